@@ -1,8 +1,8 @@
 """Make the CustomResourceDefinition: our part by hand, PodSpec from the schema that Kubernetes itself serves.
 
 Usage:
-    python crds/generate.py                     write crds/tfcluster.yaml, the chart's copy of it and the client's
-    python crds/generate.py --check             say whether they are up to date; exit status 1 if they are not
+    python crds/generate.py                     write crds/tfcluster.yaml, to which the chart and the client link
+    python crds/generate.py --check             fail with exit status 1 if it is not up to date
     python crds/generate.py --refresh KUBECONFIG
                                                 first fetch Kubernetes' schemas from that cluster's API server
 
@@ -28,12 +28,7 @@ from sources import filter_rules, start_rules
 FOLDER: Final = Path(__file__).resolve().parent
 DEFINITION: Final = FOLDER / "sources" / "definition.yaml"
 KUBERNETES: Final = FOLDER / "sources" / "kubernetes.json"
-#: Where the result goes.  NB: not into the chart's folder crds, whose content Helm installs once and never upgrades.
-RESULTS: Final = (
-    FOLDER / "tfcluster.yaml",
-    FOLDER.parent / "charts" / "tfcluster-operator" / "files" / "tfcluster.yaml",
-    FOLDER.parent / "client" / "tfcluster" / "definition.yaml",
-)
+RESULT: Final = FOLDER / "tfcluster.yaml"
 HEADER: Final = "# Made by crds/generate.py from crds/sources: edit those, then run `make crds`.\n"
 
 #: What of Kubernetes' schemas we use.
@@ -253,25 +248,24 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the arguments, or None for those of the process.
 
     Returns:
-        The exit status: 1 if something is not up to date.
+        The exit status: 1 if the CRD is not up to date.
     """
     parser = argparse.ArgumentParser(prog="crds/generate.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a result is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the CRD is not up to date")
     parser.add_argument("--refresh", metavar="KUBECONFIG", help="fetch Kubernetes' schemas from that cluster first")
     chosen = parser.parse_args(arguments)
     if chosen.refresh:
         KUBERNETES.write_text(json.dumps(fetch(chosen.refresh), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     text = generate()
-    stale = [path for path in RESULTS if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        place = path.relative_to(FOLDER.parent)
-        if chosen.check:
-            print(f"{place} is not what its sources say: run `make crds`")  # noqa: T201 - the answer of a command
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {place}")  # noqa: T201 - the answer of a command
-    return 1 if stale and chosen.check else 0
+    if RESULT.read_text(encoding="utf-8") == text:
+        return 0
+    place = RESULT.relative_to(FOLDER.parent)
+    if chosen.check:
+        print(f"{place} is not what its sources say: run `make crds`")  # noqa: T201 - the answer of a command
+        return 1
+    RESULT.write_text(text, encoding="utf-8")
+    print(f"wrote {place}")  # noqa: T201 - the answer of a command
+    return 0
 
 
 def _rules(entry: Any) -> list[dict[str, str]]:

@@ -1,7 +1,5 @@
 """The generated pages of the docs: docs/api.md from the CRD, docs/commands.md and docs/cli.md from --help.
 
-The table of TFJob's fields in docs/tfjob.md is made here too.
-
 Usage:
     python -m scripts.reference             write the pages
     python -m scripts.reference --check     say whether they are up to date; exit status 1 if they are not
@@ -20,7 +18,6 @@ from typing import Any, Final
 import click
 import yaml
 
-from scripts import field_map
 from tfcluster.commands.root import COMMANDS as COMMANDS_OF_THE_CLI
 from tfcluster.commands.root import root
 
@@ -183,10 +180,10 @@ $ tfcluster --help
 $ kubectl tfcluster --help      # the same, as a plug-in of kubectl
 ```
 
-Commands that talk to a cluster take `-n`, `--context` and `--kubeconfig` as kubectl does, and `--local` for what
-`tfcluster local run` plays on this machine. Data goes to stdout, everything else to stderr. Exit codes: 0 all went
-well, 1 it did not (the message says what to do), 2 the command line is wrong, 124 it took longer than `--timeout`, 130
-Ctrl-C; where a command has others, it says so.
+Commands that talk to a cluster take `-n`, `--context` and `--kubeconfig` as kubectl does, before the command or after
+it, and `--local` for what `tfcluster local run` plays on this machine. Data goes to stdout, everything else to
+stderr. Exit codes: 0 all went well, 1 it did not (the message says what to do), 2 the command line is wrong, 124 it
+took longer than `--timeout`, 130 Ctrl-C; where a command has others, it says so.
 """
 
 
@@ -259,7 +256,7 @@ def same(kept: str, made: str) -> bool:
 
 def pages() -> dict[Path, str]:
     """Make the generated pages, by the files that keep them."""
-    return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page(), field_map.PAGE: field_map.page()}
+    return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page()}
 
 
 if __name__ == "__main__":

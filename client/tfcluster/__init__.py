@@ -5,18 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfcluster.client import Client
-    from tfcluster.declaration import (
-        Colocate,
-        Gang,
-        Isolation,
-        Job,
-        Resolver,
-        Spread,
-        SuccessPolicy,
-        TFCluster,
-        UpdateStrategy,
-    )
+    from tfcluster.client import Client, ClusterStatus, RunningCluster
     from tfcluster.errors import (
         ClusterFailedError,
         ConflictError,
@@ -29,8 +18,18 @@ if TYPE_CHECKING:
         UnreachableError,
         WaitTimeoutError,
     )
-    from tfcluster.live_cluster import ClusterStatus, RunningCluster
-    from tfcluster.task_names import NoTaskError
+    from tfcluster.manifest.python import (
+        Colocate,
+        Gang,
+        Isolation,
+        Job,
+        Resolver,
+        Spread,
+        SuccessPolicy,
+        TFCluster,
+        UpdateStrategy,
+    )
+    from tfcluster.tasks import NoTaskError
 
 __all__ = [
     "Client",
@@ -59,8 +58,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "client": ("Client",),
-    "declaration": (
+    "client": ("Client", "ClusterStatus", "RunningCluster"),
+    "manifest.python": (
         "Colocate",
         "Gang",
         "Isolation",
@@ -71,8 +70,7 @@ _MODULES = {
         "TFCluster",
         "UpdateStrategy",
     ),
-    "live_cluster": ("ClusterStatus", "RunningCluster"),
-    "task_names": ("NoTaskError",),
+    "tasks": ("NoTaskError",),
 }
 
 

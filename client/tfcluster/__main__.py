@@ -7,11 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from tfcluster import exit_codes
+from tfcluster.errors import ExitCode
 
 
 def _end(*_: object) -> None:
-    os._exit(exit_codes.INTERRUPTED)
+    os._exit(ExitCode.INTERRUPTED)
 
 
 _HEEDS_CTRL_C = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -21,12 +21,11 @@ if _HEEDS_CTRL_C:
 
 from tfcluster.commands.root import root
 
-#: How kubectl finds the plug-in, and how its user types it.
 _PLUGIN = "kubectl-tfcluster"
 
 
 def main() -> None:
-    """Run the command line; the process exits with one of :mod:`tfcluster.exit_codes`."""
+    """Run the command line; the process exits with one of :class:`tfcluster.errors.ExitCode`."""
     # NB: Python has no stream where the shell closed it (`>&-`), and the next file would get its number.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -44,7 +43,7 @@ def complete() -> None:
     The source is kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
     """
     words = sys.argv[1:]
-    from tfcluster.commands.completion import candidates  # noqa: PLC0415 - only kubectl's completion asks
+    from tfcluster.commands.root import candidates  # noqa: PLC0415 - only kubectl's completion asks
 
     found, files = candidates(words)
     print("\n".join([*found, ":0" if files else ":4"]))  # noqa: T201 - it is what kubectl reads

@@ -1,23 +1,23 @@
-"""What a change to a TFCluster will do, decided from what was read of it; nothing here asks anybody.
-
-What happens to tasks follows docs/life.md.
-"""
+"""What a change to a TFCluster will do, decided from what was read of it; docs/life.md says what happens to tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tfcluster.errors import ManifestError, NotRunningError
-from tfcluster.task_names import spell
-from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED
-from tfcluster_operator.declaration.parse import is_ours
+from tfcluster.errors import ManifestError, NotRunningError, RefusedError, TFClusterError
+from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Resource
+from tfcluster.status.picture import TaskPicture, picture_of
+from tfcluster.tasks import TaskName, spell, verdict
+from tfcluster.terminal import count, few
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import timestamp
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import WORKER, TFCluster
 from tfcluster_operator.report import conditions
 
 _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
-_MOST_NAMED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,13 @@ class Change:
 
 
 def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Iterable[str] = ()) -> Change:
-    """Decide a change of the number of a job's tasks.
-
-    Raises:
-        ManifestError: there is no such job, or it may not have so many tasks.
-        NotRunningError: the cluster has finished.
-    """
+    """Decide a change of the number of a job's tasks."""
     name, spec = body["metadata"]["name"], body["spec"]
     jobs: Mapping[str, Any] = spec["jobs"]
     if job not in jobs:
         raise ManifestError(f"{name} has no job {job}", hint=f"Its jobs are {', '.join(sorted(jobs))}: --job NAME.")
     if replicas < 0:
-        raise ManifestError(f"{job}: {replicas} is no number of tasks: give 0 or more")
+        raise ManifestError(f"{job}: {replicas} is not a number of tasks: use 0 or more")
     check_alive(body, "no task starts again, whatever the number")
     now, most = int(jobs[job].get("replicas", 1)), jobs[job].get("maxReplicas")
     if most is not None and replicas > most:
@@ -62,16 +57,18 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
         for one in autoscalers
     ]
     if replicas == now:
-        return Change({}, (f"{job} has {_tasks(now)} already.", *words))
-    first = f"{job}: from {now} to {_tasks(replicas)}."
+        return Change({}, (f"{job} has {count(now, 'task')} already.", *words))
+    first = f"{job}: from {now} to {count(replicas, 'task')}."
     if spec.get("suspend"):
         moves = "It is suspended: the number counts when it is resumed."
     elif replicas > now:
-        moves = f"New: {_named(job, range(now, replicas))}; no pod that runs is replaced."
+        moves = f"New: {few([spell(job, index) for index in range(now, replicas)])}; no pod that runs is replaced."
     else:
         drain = int(jobs[job].get("drainTimeoutSeconds", 0))
         after = f", {drain} s (drainTimeoutSeconds) after the others have the smaller view" if drain else ""
-        moves = f"To go: {_named(job, reversed(range(replicas, now)))}{after}; the others stay."
+        moves = (
+            f"To go: {few([spell(job, index) for index in reversed(range(replicas, now))])}{after}; the others stay."
+        )
     return Change({"spec": {"jobs": {job: {"replicas": replicas}}}}, (first, moves, *words))
 
 
@@ -128,28 +125,14 @@ def _used_by(template: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{word} {found}"
 
 
-def finished(body: Mapping[str, Any]) -> str:
-    """Give "has succeeded" or "has failed", and "" where the cluster has not finished."""
-    found = conditions.by_type(body.get("status") or {})
-    for kind in (FAILED, SUCCEEDED):
-        if (found.get(kind) or {}).get("status") == "True":
-            return f"has {kind.lower()}"
-    return ""
-
-
 def check_alive(body: Mapping[str, Any], so: str) -> None:
-    """Refuse what needs a TFCluster that goes on.
-
-    Raises:
-        NotRunningError: it has finished, or is being deleted.
-    """
     name = body["metadata"]["name"]
     if "deletionTimestamp" in body["metadata"]:
         raise NotRunningError(
             f"{name} is being deleted: {so}", hint=f"Wait for it: tfcluster wait {name} --for deleted."
         )
-    if verdict := finished(body):
-        raise NotRunningError(f"{name} {verdict}: {so}", hint=_AGAIN.format(name=name))
+    if how := verdict(body).partition(":")[0]:
+        raise NotRunningError(f"{name} has {how}: {so}", hint=_AGAIN.format(name=name))
 
 
 def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
@@ -158,18 +141,150 @@ def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"spec.managedBy leaves it to {body['spec']['managedBy']}: what follows is up to that controller."
 
 
-def _named(job: str, indices: Iterable[int]) -> str:
-    """Name tasks; of many the first and the last."""
-    found = [spell(job, index) for index in indices]
-    if len(found) > _MOST_NAMED:
-        return f"{found[0]} … {found[-1]} ({len(found)} tasks)"
-    return " and ".join([*([", ".join(found[:-1])] if found[1:] else []), *found[-1:]])
+#: What a restart notes in a job's template, as ``kubectl rollout restart`` does: who knows that knows this.
+RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
+
+_REPLACEABLE: Final = ("Ready", "NotReady", "Pending")
+#: The states of a task that is started again without anybody's doing.
+_ON_THE_WAY: Final = {
+    "Terminating": "its pod terminates already, and is replaced then",
+    "StuckTerminating": "its pod terminates already, and is replaced when its node tells that it has ended",
+    "Disrupted": "its pod was taken away, and is replaced already",
+    "BackingOff": "it has failed, and is started again by itself",
+    "Failed": "it has failed, and is started again by itself",
+    "Missing": "it has no pod yet, and gets one",
+}
 
 
-def _tasks(number: int) -> str:
-    return count(number, "task")
+class Replacement(NamedTuple):
+    """The pod of a task that is to be deleted, "" for none, and what will happen."""
+
+    pod: str
+    uid: str
+    words: tuple[str, ...]
 
 
-def count(number: int, what: str) -> str:
-    """Spell a number of things."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> Change:
+    """Decide a new start of jobs: by a mark in their templates, except that OnDelete leaves the pods to the client."""
+    _check(body)
+    try:
+        cluster = parse(body)
+    except InvalidSpecError as error:
+        raise TFClusterError(f"the spec cannot be used: {'; '.join(error.problems)}") from error
+    told = (body.get("status") or {}).get("jobs") or {}
+    words: list[str] = []
+    for job in jobs:
+        complete = int((told.get(job) or {}).get("succeeded") or 0)
+        words.append(f"{job}: {_how(cluster, job)}")
+        if complete:
+            words.append(f"{job}: {count(complete, 'task')} that ended with exit code 0 do not run again.")
+    if cluster.update_strategy.type == "OnDelete":
+        return Change({}, (*words, *about_manager(body)))
+    mark = {"metadata": {"annotations": {RESTARTED_AT: timestamp(at)}}}
+    return Change({"spec": {"jobs": {job: {"template": mark} for job in jobs}}}, (*words, *about_manager(body)))
+
+
+def _how(cluster: TFCluster, job: str) -> str:
+    replicas = next(one.replicas for one in cluster.jobs if one.name == job)
+    strategy = cluster.update_strategy
+    tasks = f"its {count(replicas, 'task')}"
+    if strategy.type == "RollingUpdate":
+        return (
+            f"{tasks} are replaced from the highest index down, "
+            f"{count(strategy.within(replicas), 'task')} at a time (updateStrategy)."
+        )
+    how = "is replaced" if replicas == 1 else "are replaced together"
+    return f"{tasks} {how}. This counts as no failure."
+
+
+def restart_by_deletion(
+    body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], jobs: Sequence[str], now: float
+) -> dict[TaskName, Replacement]:
+    """Decide a new start of jobs whose pods the operator leaves alone: each pod that runs is to be deleted."""
+    uids = {one["metadata"]["name"]: str(one["metadata"]["uid"]) for one in pods}
+    found: dict[TaskName, Replacement] = {}
+    for one in picture_of(body, pods, now=now).tasks():
+        if one.job in jobs and one.state in _REPLACEABLE:
+            words = f"{spell(one.job, one.index)}: pod {one.pod} is deleted, and replaced at the same address."
+            found[TaskName(one.job, one.index)] = Replacement(one.pod, uids[one.pod], (words,))
+    return found
+
+
+def restart_of_task(
+    body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float
+) -> Replacement:
+    _check(body)
+    found = _picture_of(body, pods, task, now)
+    name = body["metadata"]["name"]
+    if found.state == "Completed":
+        raise NotRunningError(
+            f"{task} is complete: it ended with exit code 0, and is not run again",
+            hint=f"To run every task again, from the beginning: tfcluster suspend {name} --wait, "
+            f"tfcluster resume {name}.",
+        )
+    if found.state in _ON_THE_WAY:
+        cause = f" ({found.cause})" if found.cause and found.state != "Missing" else ""
+        return Replacement("", "", (f"{task}: {_ON_THE_WAY[found.state]}{cause}.",))
+    if found.state not in _REPLACEABLE:
+        cause = found.cause or found.state
+        raise NotRunningError(f"{task} has no pod: {cause}", hint=f"See it with `tfcluster status {name}`.")
+    uid = next(str(pod["metadata"]["uid"]) for pod in pods if pod["metadata"]["name"] == found.pod)
+    words = (
+        f"{task}: pod {found.pod} is deleted, and replaced at the same address. It counts as replaced, not as failed."
+    )
+    return Replacement(found.pod, uid, (words, *about_manager(body)))
+
+
+def _picture_of(body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float) -> TaskPicture:
+    for one in picture_of(body, pods, now=now).tasks():
+        if (one.job, one.index) == (task.job, task.index):
+            return one
+    raise TFClusterError(
+        f"the operator cannot use this TFCluster, so {task} has no pod",
+        hint=f"See why with `tfcluster status {body['metadata']['name']}`.",
+    )
+
+
+def _check(body: Mapping[str, Any]) -> None:
+    check_alive(body, "no task starts again")
+    if body["spec"].get("suspend"):
+        name = body["metadata"]["name"]
+        raise NotRunningError(
+            f"{name} is suspended: nothing runs that could be started again",
+            hint=f"Start it with `tfcluster resume {name}`.",
+        )
+
+
+_AUTOSCALERS: Final = Resource("autoscaling/v2", "horizontalpodautoscalers")
+_FORBIDDEN: Final = 403
+
+
+def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any], job: str) -> Sequence[str]:
+    """Name the HorizontalPodAutoscalers that scale a job of a TFCluster; none where the API server does not tell."""
+    about = body["metadata"]
+    try:
+        found = api.list(_AUTOSCALERS, about["namespace"])
+    except RefusedError:
+        # NB: it is a warning only: who may scale need not have the right to read autoscalers.
+        return ()
+    names = [one["metadata"]["name"] for one in found if _scales(one, about["name"])]
+    return names if names and _is_scaled(api, body, job) else ()
+
+
+def _is_scaled(api: KubernetesApi, body: Mapping[str, Any], job: str) -> bool:
+    """Tell whether /scale serves this job: which one it serves is a matter of the installation."""
+    about = body["metadata"]
+    try:
+        scale = api.get(TFCLUSTERS, about["name"], about["namespace"], subresource="scale")
+    except RefusedError as error:
+        # A TFCluster without the job that /scale serves gets 500: no autoscaler scales any of its jobs.
+        return error.status == _FORBIDDEN and job == WORKER
+    selector = (scale.get("status") or {}).get("selector")
+    # The operator has not reported on it yet where there is no selector.
+    return bool(selector == naming.job_selector(about["name"], job)) if selector else job == WORKER
+
+
+def _scales(autoscaler: Mapping[str, Any], name: str) -> bool:
+    target = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
+    group = str(target.get("apiVersion", "")).partition("/")[0]
+    return (group, target.get("kind"), target.get("name")) == (naming.GROUP, naming.KIND, name)

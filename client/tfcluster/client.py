@@ -1,36 +1,176 @@
-"""The Python client: TFClusters from notebooks and pipelines; the commands call it, too."""
+"""TFClusters from Python: the client, a handle on one TFCluster, and the status as typed values."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Self
 
-from tfcluster.applying import Applying, check
-from tfcluster.autoscalers import autoscalers_of
-from tfcluster.changes import Change, resumption, scaling, suspension
-from tfcluster.declaration import TFCluster
+from tfcluster.apply import Applying, check
+from tfcluster.changes import (
+    Change,
+    autoscalers_of,
+    restart_by_deletion,
+    restart_of_jobs,
+    restart_of_task,
+    resumption,
+    scaling,
+    suspension,
+)
 from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
-from tfcluster.field_types import misfits
-from tfcluster.kubernetes_api import PODS, TFCLUSTERS, Object
-from tfcluster.live_cluster import RunningCluster
-from tfcluster.manifest_files import Manifest
-from tfcluster.reading_client import ReadingClient, nobody
-from tfcluster.restarts import restart_of_jobs, restart_of_task
-from tfcluster.running import Keep, running
-from tfcluster.task_names import choose, declared
-from tfcluster.waiting import wait_for_new_pods
+from tfcluster.events import Event, events_of, follow_events
+from tfcluster.kube.api import EVENTS, PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.logs.reader import LogLine
+from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
+from tfcluster.manifest.fields import misfits
+from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.python import TFCluster
+from tfcluster.status.load import look
+from tfcluster.status.picture import TaskPicture
+from tfcluster.tasks import choose, declared, spell
+from tfcluster.wait import Goal, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
 
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition: its status "True", "False" or "Unknown", its reason in one word, and its message."""
+
+    status: str
+    reason: str
+    message: str
+
+    def __bool__(self) -> bool:
+        """Whether it is true."""
+        return self.status == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """How a TFCluster stood when it was looked at.
+
+    Attributes:
+        name: its name.
+        namespace: its namespace.
+        uid: its UID.
+        state: in one word: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating",
+            "Unseen" or "Elsewhere", as ``tfcluster status`` has it.
+        cause: why, in the operator's words.
+        verdict: "Succeeded" or "Failed" where it has finished, else None.
+        epoch: the number of its membership: it grows with each edit that changes what tasks see.
+        restarts: how many failures were answered by a restart.
+        tasks: its tasks; none where this user may not list pods.
+        conditions: its conditions by type.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    state: str
+    cause: str
+    verdict: Literal["Succeeded", "Failed"] | None
+    epoch: int
+    restarts: int
+    tasks: tuple[TaskPicture, ...]
+    conditions: Mapping[str, Condition]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every task is ready, by the newest report."""
+        return self.state == "Ready"
+
+    def task(self, job: str, index: int = 0) -> TaskPicture:
+        """Give one task; raises KeyError where there is none."""
+        for one in self.tasks:
+            if (one.job, one.index) == (job, index):
+                return one
+        raise KeyError(spell(job, index))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """One TFCluster, by its UID: what changes it, or waits for it, never means another one of that name.
+
+    Each method is that of Client with the name, the namespace and the UID filled in.
+
+    Attributes:
+        client: the client.
+        name: its name.
+        namespace: its namespace.
+        uid: its UID.
+    """
+
+    client: Client
+    name: str
+    namespace: str
+    uid: str
+
+    def status(self) -> ClusterStatus:
+        """Say how it stands; see Client.status."""
+        return self.client.status(self.name, self.namespace)
+
+    def wait(
+        self, goal: str = "ready", *, timeout: float | None = None, tell: Callable[[str], None] | None = None
+    ) -> Object | None:
+        """Wait until it is as it should be; see Client.wait."""
+        telling = {} if tell is None else {"tell": tell}
+        return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, **telling)
+
+    def logs(self, *tasks: str, follow: bool = False, **options: Any) -> Iterator[LogLine]:
+        """Give the lines of tasks' logs; see Client.logs."""
+        return self.client.logs(self.name, tasks, self.namespace, follow=follow, **options)
+
+    def events(self, *, follow: bool = False) -> Iterator[Event]:
+        """Give what happened to it and its pods; see Client.events."""
+        return self.client.events(self.name, self.namespace, follow=follow)
+
+    def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
+        """Change how many tasks a job has; see Client.scale.
+
+        Args:
+            replicas: how many.
+            job: the job.
+            wait: come back when every task is ready and knows the others.
+            timeout: how long to wait at the most, in seconds; None waits for ever.
+        """
+        self.client.scale(self.name, replicas, job=job, namespace=self.namespace, uid=self.uid)
+        if wait:
+            self.wait("resized", timeout=timeout)
+
+    def suspend(self) -> None:
+        """Delete its pods and keep everything else; see Client.suspend."""
+        self.client.suspend(self.name, self.namespace, uid=self.uid)
+
+    def resume(self) -> None:
+        """Start it again, from the beginning; see Client.resume."""
+        self.client.resume(self.name, self.namespace, uid=self.uid)
+
+    def restart(self, *tasks: str, wait: bool = False, timeout: float | None = None) -> None:
+        """Start tasks again; see Client.restart."""
+        self.client.restart(self.name, tasks, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
+
+    def delete(self, *, wait: bool = False, timeout: float | None = None) -> None:
+        """Delete it; see Client.delete."""
+        self.client.delete(self.name, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
+
+
+def _ignore(words: str) -> None:
+    del words
+
+
+#: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
+Keep = Literal[False, True, "on_error"]
 #: What becomes of the pods of a TFCluster that is deleted.
 Cascade = Literal["background", "foreground", "orphan"]
 _CONFLICT: Final = 409
 _INVALID: Final = 422
 
 
-class Client(ReadingClient):
+class Client:
     """TFClusters of one Kubernetes cluster, in one namespace where none is named.
 
     Args:
@@ -39,6 +179,168 @@ class Client(ReadingClient):
     Raises:
         UnreachableError: there are no credentials.
     """
+
+    def __init__(self, api: KubernetesApi | None = None) -> None:
+        self.api = api or KubernetesApi.connect()
+
+    @classmethod
+    def connect(
+        cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
+    ) -> Self:
+        """Connect as kubectl does; see KubernetesApi.connect."""
+        return cls(KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that is meant where none is named."""
+        return self.api.namespace
+
+    def get(self, name: str, namespace: str | None = None) -> Object:
+        """Give a TFCluster as the API server has it.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            RefusedError: the API server said no.
+        """
+        return self.api.cluster(name, namespace)
+
+    def list(self, namespace: str | None = None, *, labels: str = "") -> list[Object]:
+        """Give all TFClusters.
+
+        Raises:
+            RefusedError: the API server said no.
+        """
+        return list(self.api.list(TFCLUSTERS, namespace, labels=labels))
+
+    def status(self, name: str, namespace: str | None = None) -> ClusterStatus:
+        """Say how a TFCluster stands, with its tasks.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            RefusedError: the API server said no.
+        """
+        body, picture = look(self.api, name, namespace)
+        state = picture.standing.state
+        told = (body.get("status") or {}).get("conditions") or ()
+        return ClusterStatus(
+            name=picture.name,
+            namespace=picture.namespace,
+            uid=str(body["metadata"]["uid"]),
+            state=state,
+            cause=picture.standing.message,
+            verdict="Succeeded" if state == "Succeeded" else "Failed" if state == "Failed" else None,
+            epoch=picture.epoch,
+            restarts=picture.restarts,
+            tasks=tuple(picture.tasks()),
+            conditions={
+                one["type"]: Condition(one["status"], one.get("reason", ""), one.get("message", "")) for one in told
+            },
+        )
+
+    def wait(
+        self,
+        name: str,
+        goal: str = "ready",
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        timeout: float | None = None,
+        tell: Callable[[str], None] = _ignore,
+    ) -> Object | None:
+        """Wait until a TFCluster is as it should be.
+
+        Args:
+            name: its name.
+            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated",
+                "deleted", or ``condition=TYPE[=STATUS]``.
+            namespace: its namespace, if not the client's.
+            uid: wait for this one; by default for the one that has the name now.
+            timeout: how long at the most, in seconds; None waits for ever.
+            tell: called with what is waited for, at once and whenever that changes.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            ClusterFailedError: it cannot come any more; the words say why.
+            WaitTimeoutError: it took too long; the words say what was missing.
+            RefusedError: the API server said no.
+            ValueError: there is no such goal.
+        """
+        wanted = Goal.of(goal)
+        if not uid and wanted.word != "deleted":
+            uid = self.get(name, namespace)["metadata"]["uid"]
+        return wait_for(self.api, name, wanted, namespace, uid=uid, timeout=timeout, tell=tell)
+
+    def logs(
+        self,
+        name: str,
+        tasks: Sequence[str] = (),
+        namespace: str | None = None,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        container: str = "",
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        limit: int = MOST_FOLLOWED,
+        tell: Callable[[str], None] = _ignore,
+    ) -> Iterator[LogLine]:
+        """Give the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
+
+        A task goes on in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
+        the iterator to stop before its end.
+
+        Args:
+            name: the TFCluster's name.
+            tasks: JOB for all tasks of a job, JOB-INDEX for one; none means all.
+            namespace: its namespace, if not the client's.
+            follow: go on until the TFCluster has finished or is deleted, with tasks that are added.
+            previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.
+            container: the container; "" means the one that runs the task.
+            tail: how many lines from the end of each log that is there; None means all.
+            since_seconds: how old its oldest line may be, in seconds; None means any age.
+            limit: how many logs may be followed at once.
+            tell: takes words: what is waited for, which pod follows which and why.
+
+        Raises:
+            NoClusterError: there is no such TFCluster.
+            NoTaskError: it has no such task; the words list those that it has.
+            RefusedError: the API server said no.
+            UnreachableError: it does not answer, and ``follow`` is not given.
+            TFClusterError: some logs could not be read; those that could were given.
+        """
+        request = LogRequest(
+            (tasks,) if isinstance(tasks, str) else tasks, follow, previous, container, tail, since_seconds, limit
+        )
+        for batch in log_batches(self.api, name, namespace, request, tell):
+            yield from batch
+
+    def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
+        """Give what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
+
+        Raises:
+            NoClusterError: there is none of that name, and no event tells of one.
+            RefusedError: the API server said no.
+        """
+        body = self.api.find(TFCLUSTERS, name, namespace)
+        if body is not None and follow:
+            yield from follow_events(self.api, name, namespace, uid=body["metadata"]["uid"])
+            return
+        found = events_of(name, body, self.api.list(EVENTS, namespace))
+        if body is None and not found:
+            self.get(name, namespace)
+        yield from found
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.api.close()
+
+    def __enter__(self) -> Self:
+        """Enter; the connections are closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections."""
+        self.close()
 
     def apply(self, manifest: TFCluster | Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Object:
         """Create an object, or change it into what the manifest says, by server-side apply.
@@ -66,7 +368,7 @@ class Client(ReadingClient):
         goal: str = "ready",
         timeout: float | None = 600.0,
         keep: Keep = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> AbstractContextManager[RunningCluster]:
         """Run a TFCluster for as long as a ``with`` block.
 
@@ -91,7 +393,34 @@ class Client(ReadingClient):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
         check(Manifest(manifest, "the manifest", 0))
-        return running(self, manifest, goal=goal, timeout=timeout, keep=keep, tell=tell)
+        return self._running(manifest, goal, timeout, keep, tell)
+
+    @contextlib.contextmanager
+    def _running(
+        self, manifest: Object, goal: str, timeout: float | None, keep: Keep, tell: Callable[[str], None]
+    ) -> Iterator[RunningCluster]:
+        until = None if timeout is None else time.monotonic() + timeout
+        name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace") or self.namespace
+        before = self.api.find(TFCLUSTERS, name, namespace)
+        if before is not None and "deletionTimestamp" in before["metadata"]:
+            uid = before["metadata"]["uid"]
+            self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=_left(until), tell=tell)
+        body, created = self.api.apply(TFCLUSTERS, manifest, namespace)
+        running = RunningCluster(self, name, namespace, body["metadata"]["uid"])
+        if not created:
+            tell(f"{name} exists already: it is used as it is declared here, and stays at the end")
+        failed = True
+        try:
+            running.wait(goal, timeout=_left(until), tell=tell)
+            yield running
+            failed = False
+        finally:
+            if created and not (keep is True or (keep == "on_error" and failed)):
+                # NB: if it was deleted, or another one has the name by now, there is nothing of ours to delete.
+                with contextlib.suppress(NotFoundError, ConflictError):
+                    self.api.delete(TFCLUSTERS, name, namespace, uid=running.uid)
+            elif created:
+                tell(f"{name} stays; delete it with: tfcluster delete {name} -n {namespace}")
 
     def scale(
         self,
@@ -102,7 +431,7 @@ class Client(ReadingClient):
         namespace: str | None = None,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> Object:
         """Change how many tasks a job has.
 
@@ -136,7 +465,7 @@ class Client(ReadingClient):
         *,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> Object:
         """Delete a TFCluster's pods and keep everything else; the arguments and errors are those of scale."""
         body = self._this(name, namespace, uid)
@@ -149,7 +478,7 @@ class Client(ReadingClient):
         *,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> Object:
         """Start a suspended TFCluster again, from the beginning; the arguments and errors are those of scale."""
         body = self._this(name, namespace, uid)
@@ -165,12 +494,12 @@ class Client(ReadingClient):
         wait: bool = False,
         timeout: float | None = None,
         dry_run: bool = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> Object:
         """Start tasks again.
 
-        A task gets a new pod at its address.  For a whole job its template is marked, so that updateStrategy decides
-        how its pods are replaced.  Neither counts as a failure; complete tasks do not run again.
+        A task gets a new pod at its address, and so do all tasks of a job, by updateStrategy one after the other if
+        that is RollingUpdate.  It counts as no failure; complete tasks do not run again.
 
         Args:
             name: the TFCluster.
@@ -189,7 +518,7 @@ class Client(ReadingClient):
             NoClusterError: there is none of that name.
             NoTaskError: it has no such job or task.
             WaitTimeoutError: it took too long.
-            ClusterFailedError: the cluster failed meanwhile, or updateStrategy is OnDelete and ``wait`` is given.
+            ClusterFailedError: the cluster failed meanwhile.
             NotRunningError: it has finished or is suspended, or the task is complete or has not started.
             ConflictError: the pod, or the TFCluster, is another one by now.
             RefusedError: the API server said no.
@@ -199,16 +528,20 @@ class Client(ReadingClient):
         chosen = choose((tasks,) if isinstance(tasks, str) else tasks, declared(body), (), name)
         jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
         single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
-        pods = self.api.list(PODS, inside, labels=labels).items if single else ()
-        alone = {task: restart_of_task(body, pods, task, time.time()) for task in single}
-        if jobs:
-            body = self._change(body, restart_of_jobs(body, jobs, time.time()), dry_run=dry_run, tell=tell)
+        now = time.time()
+        change = restart_of_jobs(body, jobs, now) if jobs else Change({}, ())
+        by_deletion = bool(jobs) and not change.patch
+        pods = self.api.list(PODS, inside, labels=labels) if single or by_deletion else ()
+        alone = {task: restart_of_task(body, pods, task, now) for task in single}
+        body = self._change(body, change, dry_run=dry_run, tell=tell)
+        if by_deletion:
+            alone |= restart_by_deletion(body, pods, jobs, now)
         for one in alone.values():
             for words in one.words:
                 tell(words)
             if one.uid:
                 self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
-        if wait and jobs and not dry_run:
+        if wait and change.patch and not dry_run:
             self.wait(name, "updated", namespace=namespace, uid=_uid_of(body), timeout=timeout, tell=tell)
         if wait and alone and not dry_run:
             old = {task: one.uid for task, one in alone.items()}
@@ -250,7 +583,7 @@ class Client(ReadingClient):
         wait: bool = False,
         timeout: float | None = None,
         dry_run: bool = False,
-        tell: Callable[[str], None] = nobody,
+        tell: Callable[[str], None] = _ignore,
     ) -> None:
         """Delete a TFCluster with everything that it owns.
 
@@ -295,3 +628,7 @@ def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
     if problems := [*misfits(cluster, Mapping[str, Any], "the manifest")]:
         raise ManifestError("this is not a manifest:", problems)
     return dict(cluster)
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - time.monotonic())

@@ -1,22 +1,30 @@
-"""What can go wrong, as exceptions whose words say what to do.
-
-TFClusterError
-├── NoClusterError      there is no TFCluster of that name
-├── RefusedError        the API server said no
-│   ├── NotFoundError   it is not there
-│   └── ConflictError   somebody else changed it meanwhile
-├── UnreachableError    no API server answers
-├── ManifestError       a file or object is no TFCluster that could be made
-├── NotRunningError     the cluster has finished, is suspended or deleted, and nothing of it runs
-├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
-└── WaitTimeoutError    it took longer than it may
-"""
+"""What can go wrong, as exceptions whose words say what to do, and the exit codes of the commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 
-from tfcluster import exit_codes
+
+class ExitCode(IntEnum):
+    """The exit codes of ``tfcluster``, for scripts."""
+
+    #: All went well.
+    OK = 0
+    #: What was asked does not hold, or something differs, or it was refused: the message says what to do.
+    FAILED = 1
+    #: The command line is wrong; click's own code.
+    USAGE = 2
+    #: ``diff``: something differs, as ``kubectl diff`` has it.
+    DIFFERS = 1
+    #: ``diff``: the comparison failed, likewise.
+    NOT_COMPARED = 2
+    #: ``convert``: the result is complete but for what the report names.
+    LOSSY = 3
+    #: It took longer than ``--timeout``, as ``timeout(1)`` has it.
+    TIMED_OUT = 124
+    #: The user pressed Ctrl-C, as shells have it.
+    INTERRUPTED = 130
 
 
 class TFClusterError(Exception):
@@ -25,7 +33,7 @@ class TFClusterError(Exception):
     ``exit_code`` is what a command ends with that does not deal with it.
     """
 
-    exit_code: int = exit_codes.FAILED
+    exit_code: int = ExitCode.FAILED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -34,6 +42,14 @@ class TFClusterError(Exception):
 
 class NoClusterError(TFClusterError):
     """There is no TFCluster of that name."""
+
+
+def no_cluster(name: str, namespace: str) -> NoClusterError:
+    """Build the error for a TFCluster that does not exist."""
+    return NoClusterError(
+        f"there is no TFCluster {name} in namespace {namespace}",
+        hint="List what is there with `tfcluster status`, in all namespaces with -A.",
+    )
 
 
 class RefusedError(TFClusterError):
@@ -85,4 +101,4 @@ class ClusterFailedError(TFClusterError):
 class WaitTimeoutError(TFClusterError):
     """It took longer than it may; the words say what was missing."""
 
-    exit_code = exit_codes.TIMED_OUT
+    exit_code = ExitCode.TIMED_OUT

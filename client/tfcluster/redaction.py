@@ -52,17 +52,12 @@ _COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _WORDS: Final = frozenset({"args", "command"})
 #: Maps whose values nobody but a driver knows.
 _OF_DRIVERS: Final = frozenset({"volumeAttributes", "options", "data", "stringData", "binaryData"})
-#: The flags of curl whose value is NAME:PASSWORD.
 _USER_FLAGS: Final = frozenset({"-u", "--user", "--proxy-user"})
 _FLAG: Final = re.compile(rf"(?i)--?(?:{_SPELLED})")
 
 
 class Redaction:
-    """Leaves secrets out.
-
-    Args:
-        known: texts that are secret wherever they appear; see secrets_in.
-    """
+    """Leaves secrets out."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         longest_first = sorted(set(known), key=len, reverse=True)
@@ -77,12 +72,7 @@ class Redaction:
         return text
 
     def object(self, body: Mapping[str, Any], *, files: bool = False) -> dict[str, Any]:
-        """Leave out of an object of the API what is, or may be, secret.
-
-        Returns:
-            The object without managedFields, without the values of env, headers, drivers' attributes and annotations
-            that nobody knows, and with patterns applied to every other text.
-        """
+        """Leave out of an object of the API what is, or may be, secret."""
         redacted: dict[str, Any] = self._mapping(body)
         if files:
             redacted["data"] = {name: self.text(text) for name, text in (body.get("data") or {}).items()}
@@ -106,7 +96,6 @@ class Redaction:
         return {key: rules.get(key, self._any)(value) for key, value in body.items() if key != "managedFields"}
 
     def _named_values(self, entries: Any) -> Any:
-        """Keep the name of each entry and where its value is from."""
         if not isinstance(entries, list):
             return self._any(entries)
         return [
@@ -143,7 +132,6 @@ class Redaction:
 
 
 def _values_left_out(value: Any) -> Any:
-    """Keep the keys of a map."""
     return dict.fromkeys(value, LEFT_OUT) if isinstance(value, Mapping) else LEFT_OUT
 
 
@@ -156,17 +144,10 @@ def _secret_values(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key == "env" and isinstance(value, list):
-                yield from _of_env(value)
+                named = (one for one in value if isinstance(one, Mapping) and _NAMED.search(str(one.get("name", ""))))
+                yield from (one["value"] for one in named if isinstance(one.get("value"), str))
             else:
                 yield from _secret_values(value)
     elif isinstance(node, Sequence) and not isinstance(node, str):
         for one in node:
             yield from _secret_values(one)
-
-
-def _of_env(entries: Sequence[Any]) -> Iterator[str]:
-    for entry in entries:
-        if isinstance(entry, Mapping) and isinstance(entry.get("value"), str):
-            value = entry["value"]
-            if _NAMED.search(str(entry.get("name", ""))):
-                yield value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import platform
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,15 +15,14 @@ from importlib import metadata
 from typing import Any, Final
 
 import tfcluster_resolver
-from tfcluster import doctor, looking, yaml_writing
-from tfcluster.checks import Check, Unknown
-from tfcluster.checks import document_of as checks_of
 from tfcluster.client import Client
-from tfcluster.facts import OPERATOR_LABELS, USUAL_NAMESPACE, ask, ask_all
-from tfcluster.kubernetes_api import (
+from tfcluster.doctor.checks import Check, Unknown
+from tfcluster.doctor.checks import document_of as checks_of
+from tfcluster.doctor.diagnosis import diagnose
+from tfcluster.doctor.facts import OPERATOR_LABELS, ask, ask_all, operators_of
+from tfcluster.kube.api import (
     CONFIG_MAPS,
     DEFINITIONS,
-    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     EVENTS,
     LEASES,
@@ -36,12 +38,12 @@ from tfcluster.kubernetes_api import (
     KubernetesApi,
     Object,
 )
-from tfcluster.picture import Picture
+from tfcluster.manifest.yaml import write
 from tfcluster.redaction import Redaction, secrets_in
-from tfcluster.status_document import document_of as status_of
-from tfcluster.status_text import draw
-from tfcluster.task_picture import GOOD
-from tfcluster.text_columns import Paper
+from tfcluster.status.document import document_of as status_of
+from tfcluster.status.load import look
+from tfcluster.status.picture import GOOD, Picture
+from tfcluster.status.text import Paper, draw
 from tfcluster_operator.declaration import naming
 
 #: Of so many pods there are the objects, of so many the logs; those that are not well go first.
@@ -51,7 +53,17 @@ MOST_LOGS: Final = 40
 _LINES: Final = 5_000
 _BYTES: Final = 512 * 1024
 _METRICS_PORT: Final = 8081
-#: What is kept of a node.
+_OF_THE_CLUSTER: Final = {
+    "pods": PODS,
+    "services": SERVICES,
+    "networkpolicies": NETWORK_POLICIES,
+    "poddisruptionbudgets": DISRUPTION_BUDGETS,
+    "podgroups": POD_GROUPS,
+    "podgroups of scheduler-plugins": POD_GROUPS_OF_PLUGINS,
+    "podgroups of Volcano": POD_GROUPS_OF_VOLCANO,
+    "workloads": WORKLOADS,
+}
+_AROUND: Final = {"events": EVENTS, "quotas": RESOURCE_QUOTAS, "nodes": NODES}
 _OF_NODES: Final = ("capacity", "allocatable", "conditions")
 _OF_SYSTEMS: Final = ("kubeletVersion", "osImage", "kernelVersion", "containerRuntimeVersion", "architecture")
 _README: Final = """\
@@ -82,16 +94,7 @@ What may still be in it
 
 
 class Report:
-    """The files of one report.
-
-    Args:
-        client: whose namespace is meant.
-        name: the cluster.
-        logs: whether to read logs.
-        local: it runs in a `tfcluster local run`.
-        say: told what is read next.
-        now: the time, in seconds since the epoch.
-    """
+    """The files of one report."""
 
     def __init__(
         self,
@@ -115,22 +118,15 @@ class Report:
         self._gaps: list[str] = []
 
     def files(self, checks: Iterable[Check] | None = None) -> dict[str, bytes]:
-        """Read everything.
-
-        Raises:
-            NoClusterError: there is none of that name.
-            RefusedError: this user may not read it.
-            UnreachableError: no API server answers.
-        """
         self._say("reading the cluster")
-        body, picture = looking.look_closely(self._client, self._name)
+        body, picture = look(self._api, self._name)
         found = self._ask_for_objects()
         pods = self._known("pods", found["pods"])
         # NB: what is secret is known before the first text is written.
         self._redaction = Redaction(secrets_in([body, *pods]))
         self._cluster(body, picture, found, pods)
         self._say("asking the doctor")
-        self._doctor(doctor.diagnose(self._client, self._name, local=self._local) if checks is None else checks)
+        self._doctor(diagnose(self._api, self._name, local=self._local) if checks is None else checks)
         self._say("reading the operator")
         self._operator(found)
         if self._with_logs:
@@ -146,21 +142,12 @@ class Report:
         api = self._api
         return ask_all(
             {
-                "pods": partial(api.list, PODS, labels=labels),
-                "services": partial(api.list, SERVICES, labels=labels),
+                **{name: partial(api.list, resource, labels=labels) for name, resource in _OF_THE_CLUSTER.items()},
+                **{name: partial(api.list, resource) for name, resource in _AROUND.items()},
                 "views": partial(api.list, CONFIG_MAPS, labels=f"{labels},{naming.LABEL_JOB}"),
-                "networkpolicies": partial(api.list, NETWORK_POLICIES, labels=labels),
-                "poddisruptionbudgets": partial(api.list, DISRUPTION_BUDGETS, labels=labels),
-                "podgroups": partial(api.list, POD_GROUPS, labels=labels),
-                "podgroups of scheduler-plugins": partial(api.list, POD_GROUPS_OF_PLUGINS, labels=labels),
-                "podgroups of Volcano": partial(api.list, POD_GROUPS_OF_VOLCANO, labels=labels),
-                "workloads": partial(api.list, WORKLOADS, labels=labels),
-                "events": partial(api.list, EVENTS),
-                "quotas": partial(api.list, RESOURCE_QUOTAS),
-                "nodes": partial(api.list, NODES),
                 "version": partial(api.read, "/version"),
                 "definition": partial(api.find, DEFINITIONS, f"{naming.PLURAL}.{naming.GROUP}"),
-                "deployments": partial(_everywhere_or_nearby, api),
+                "deployments": lambda: operators_of(api)[0],
             }
         )
 
@@ -172,11 +159,9 @@ class Report:
             self._gaps.append(f"pods: {len(chosen)} of {len(pods)}, those that are not well first")
         self._objects("cluster/tfcluster.yaml", [body])
         self._objects("cluster/pods.yaml", sorted(chosen, key=_name_of))
-        self._objects("cluster/services.yaml", self._known("services", found["services"]))
+        for name in ("services", "networkpolicies", "poddisruptionbudgets", "quotas"):
+            self._objects(f"cluster/{name}.yaml", self._known(name, found[name]))
         self._objects("cluster/views.yaml", self._known("views", found["views"]), files=True)
-        self._objects("cluster/networkpolicies.yaml", self._known("networkpolicies", found["networkpolicies"]))
-        budgets = self._known("poddisruptionbudgets", found["poddisruptionbudgets"])
-        self._objects("cluster/poddisruptionbudgets.yaml", budgets)
         if (body["spec"].get("scheduling") or {}).get("gang") is not None:
             # NB: a server that has no PodGroups lacks nothing where nobody asks for them.
             others = (found[f"podgroups of {scheduler}"] for scheduler in ("scheduler-plugins", "Volcano"))
@@ -184,7 +169,6 @@ class Report:
             self._objects("cluster/podgroups.yaml", groups or self._known("podgroups", found["podgroups"]))
         if naming.LABEL_QUEUE in (body["metadata"].get("labels") or {}):
             self._objects("cluster/workloads.yaml", self._known("workloads", found["workloads"]))
-        self._objects("cluster/quotas.yaml", self._known("quotas", found["quotas"]))
         names = {self._name, *map(_name_of, pods)}
         events = [one for one in self._known("events", found["events"]) if _about(one) in names]
         self._objects("cluster/events.yaml", sorted(events, key=_time_of))
@@ -284,7 +268,7 @@ class Report:
     def _objects(self, path: str, bodies: Sequence[Object], *, files: bool = False) -> None:
         if bodies:
             redacted = [self._redaction.object(one, files=files) for one in bodies]
-            self._files[path] = yaml_writing.write(*redacted).encode()
+            self._files[path] = write(*redacted).encode()
 
     def _json(self, path: str, document: Any) -> None:
         # NB: by its values, not as a text: what looks like a secret must not end a string too early.
@@ -293,13 +277,6 @@ class Report:
 
     def _text(self, path: str, text: str) -> None:
         self._files[path] = (self._redaction.text(text) + "\n").encode()
-
-
-def _everywhere_or_nearby(api: KubernetesApi) -> list[Object]:
-    everywhere = ask(partial(api.list, DEPLOYMENTS, "", labels=OPERATOR_LABELS))
-    if not isinstance(everywhere, Unknown):
-        return list(everywhere)
-    return list(api.list(DEPLOYMENTS, USUAL_NAMESPACE, labels=OPERATOR_LABELS))
 
 
 def _worst_first(pods: Sequence[Object], picture: Picture) -> list[Object]:
@@ -341,9 +318,7 @@ def _node(node: Object) -> Object:
 def _definition(found: Any) -> Any:
     if isinstance(found, Unknown):
         return {"unknown": found.why}
-    if found is None:
-        return None
-    return {
+    return found and {
         "created": found["metadata"].get("creationTimestamp"),
         "generation": found["metadata"].get("generation"),
         "conditions": (found.get("status") or {}).get("conditions"),
@@ -356,3 +331,16 @@ def _version(library: str) -> str | None:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         return None
+
+
+def pack(folder: str, files: Mapping[str, bytes], *, time: int) -> bytes:
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=time) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(files):
+            about = tarfile.TarInfo(f"{folder}/{path}")
+            about.size, about.mtime, about.mode = len(files[path]), time, 0o644
+            archive.addfile(about, io.BytesIO(files[path]))
+    return packed.getvalue()

@@ -14,7 +14,7 @@ from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
 from support.waiting import eventually
 
 from tfcluster.commands.root import root
-from tfcluster.exit_codes import LOSSY
+from tfcluster.errors import ExitCode
 
 pytestmark = pytest.mark.exhaustive
 
@@ -96,7 +96,7 @@ def test_programs_of_tfjobs_train_unchanged(
     bundle = BUNDLE.replace("PROGRAMS", json.dumps(programs)).replace("IMAGE", training_image)
 
     converted = CliRunner().invoke(root, ["convert", "-f", "-", "--check"], input=bundle)
-    assert converted.exit_code == LOSSY, converted.stderr
+    assert converted.exit_code == ExitCode.LOSSY, converted.stderr
     applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=converted.stdout)
     assert applied.returncode == 0, applied.stderr
 

@@ -20,7 +20,8 @@ from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World, task_names
 
-from tfcluster import Client, doctor
+from tfcluster import Client
+from tfcluster.doctor.diagnosis import diagnose
 
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
@@ -233,5 +234,5 @@ def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl, here:
 
 def test_chosen_job_makes_no_definition_older(here: Client) -> None:
     """``tfcluster doctor`` finds the definition as new as the client, whichever job /scale serves."""
-    (found,) = (check for check in doctor.diagnose(here, None) if check.name == "definition")
+    (found,) = (check for check in diagnose(here.api, None) if check.name == "definition")
     assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

@@ -12,9 +12,11 @@ from click.testing import CliRunner, Result
 from support.fault_proxy import Fault, FaultProxy
 from support.objects import MERGE, TFCLUSTERS
 
-from tfcluster import Client, ConflictError, Job, TFCluster, kubernetes_api
+from tfcluster import Client, ConflictError, Job, TFCluster
 from tfcluster.changes import suspension
 from tfcluster.commands.root import root
+from tfcluster.kube.api import CONFIG_MAPS
+from tfcluster.kube.api import TFCLUSTERS as CLUSTERS
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -76,7 +78,7 @@ def test_nothing_comes_of_a_file_whose_cluster_is_refused(cli, client, tmp_path)
     assert shown.exit_code == 1
     assert "maxReplicas" in shown.stderr
     assert "digits.yaml:6: TFCluster digits" in shown.stderr
-    assert not any(one["metadata"]["name"] == "script" for one in client.api.list(kubernetes_api.CONFIG_MAPS))
+    assert not any(one["metadata"]["name"] == "script" for one in client.api.list(CONFIG_MAPS))
 
 
 def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, objects, tmp_path):
@@ -173,7 +175,7 @@ def test_blocks_that_begin_together_have_one_owner(control_plane, world):
     def create() -> None:
         with Client.connect(kubeconfig=control_plane.kubeconfig, namespace=world.namespace) as own:
             barrier.wait()
-            created.append(own.api.apply_telling(kubernetes_api.TFCLUSTERS, DIGITS.to_manifest(), world.namespace)[1])
+            created.append(own.api.apply(CLUSTERS, DIGITS.to_manifest(), world.namespace)[1])
 
     threads = [threading.Thread(target=create) for _ in range(4)]
     for thread in threads:

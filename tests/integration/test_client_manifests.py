@@ -15,13 +15,11 @@ from unit.test_client_create import COMMAND, IMAGE, TOPOLOGIES
 from unit.test_client_render import MANIFESTS
 
 from tfcluster.commands.root import root
-from tfcluster.declared import complete
-from tfcluster.edits import edit_of
-from tfcluster.kubernetes_api import TFCLUSTERS as CLUSTERS
-from tfcluster.kubernetes_api import KubernetesApi
-from tfcluster.manifest_files import Manifest
-from tfcluster.merging import LAST_APPLIED
-from tfcluster.validation import problems
+from tfcluster.kube.api import TFCLUSTERS as CLUSTERS
+from tfcluster.kube.api import KubernetesApi
+from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.validate import complete, problems
+from tfcluster.preview.diff import LAST_APPLIED, edit_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.tfjobs import TFJOBS
 from support.waiting import eventually
 
 from tfcluster.commands.root import root
-from tfcluster.manifest_text import documents
+from tfcluster.manifest.yaml import documents
 
 DEFINITION: Object = {
     "metadata": {"name": "tfjobs.kubeflow.org"},

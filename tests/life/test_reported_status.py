@@ -78,7 +78,7 @@ def test_status_running_is_not_succeeded(world, kubelet):
     kubelet.succeed("c-worker-0")
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
 
-    assert (status["ready"], status["jobs"]["worker"]["ready"], status["jobs"]["worker"]["failed"]) == ("1/2", 1, 0)
+    assert (status["readyTasks"], status["jobs"]["worker"]["ready"], status["jobs"]["worker"]["failed"]) == (1, 1, 0)
 
 
 def test_status_finished_tasks_leave_the_cluster_ready(world, kubelet):

@@ -65,7 +65,9 @@ def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
     isolation = {} if mode is None else {"mode": mode, **({} if mode == "None" else drawn["isolated"])}
     optional = {"port": drawn["port"], "clusterDomain": drawn["domain"], "isolation": isolation or None}
     optional["failedPodsHistoryLimit"] = drawn["kept"]
-    return {"jobs": jobs, "suspend": drawn["suspend"], **{k: v for k, v in optional.items() if v is not None}}
+    # NB: with OnDelete, the default, what runs may be of an older template for ever.
+    fixed = {"suspend": drawn["suspend"], "updateStrategy": {"type": "Recreate"}}
+    return {"jobs": jobs, **fixed, **{k: v for k, v in optional.items() if v is not None}}
 
 
 def _job(drawn: dict[str, Any], *, size: int, sizes: dict[str, int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from ruamel.yaml import YAML
 
-from tfcluster.manifest_text import documents
+from tfcluster.manifest.yaml import documents
 
 ODD_TEXTS = [
     *("y", "n", "Y", "N", "yes", "no", "Yes", "NO", "on", "off", "On", "true", "False", "null", "Null", "~", ""),

@@ -655,7 +655,7 @@ spec:
   tfReplicaSpecs:
     Worker: {replicas: 11, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
-        "shorten the name by 9",
+        "shorten metadata.name",
     ),
     "a name with dots": (
         """
@@ -666,7 +666,7 @@ spec:
   tfReplicaSpecs:
     Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
-        "7.digits cannot name a Service",
+        '"7.digits" cannot name a Service',
     ),
     "the node's network": (
         """
@@ -689,7 +689,7 @@ spec:
   tfReplicaSpecs:
     Worker: {restartPolicy: OnError, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
-        "write one of Never, OnFailure, Always, ExitCode",
+        "is none of OnFailure, Always, Never, ExitCode",
     ),
     "numbers that are none": (
         """
@@ -701,7 +701,7 @@ spec:
   tfReplicaSpecs:
     Worker: {replicas: -1, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
-        "write a number from 1",
+        "write 1 at least",
     ),
     "no container": (
         """
@@ -712,7 +712,7 @@ spec:
   tfReplicaSpecs:
     Worker: {template: {spec: {containers: []}}}
 """,
-        "a pod needs one",
+        "write 1 at least",
     ),
     "containers that are none": (
         """
@@ -724,7 +724,7 @@ spec:
     Worker: {template: {spec: {containers: {name: tensorflow, image: i}, volumes: x}}}
     PS: {template: {spec: {containers: [null, x]}}}
 """,
-        "a pod needs one",
+        "this must be a list",
     ),
     "a field of the wrong type": (
         """
@@ -735,7 +735,7 @@ spec:
   tfReplicaSpecs:
     Worker: {template: {spec: {containers: [{name: tensorflow, image: i, env: {A: b}}]}}}
 """,
-        "and must be of type array",
+        "this must be a list, and is",
     ),
     "our own folder": (
         """

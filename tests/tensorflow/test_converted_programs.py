@@ -17,8 +17,8 @@ from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
 
 sys.path[:0] = [str(ROOT / "client"), str(ROOT / "operator")]
 
+from tfcluster.convert.check import texts_of  # noqa: E402 - likewise
 from tfcluster.convert.conversion import convert  # noqa: E402 - after the path
-from tfcluster.convert.tf_configs import texts_of  # noqa: E402 - likewise
 
 pytestmark = pytest.mark.exhaustive
 

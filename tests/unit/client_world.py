@@ -23,9 +23,9 @@ from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.client import Client
 from tfcluster.commands.root import root
 from tfcluster.errors import RefusedError
-from tfcluster.kubernetes_api import KubernetesApi
-from tfcluster.local import control_plane
-from tfcluster.local.api_server import kubeconfig
+from tfcluster.kube.api import KubernetesApi
+from tfcluster.local.api import kubeconfig
+from tfcluster.local.run import control_plane
 
 _T = TypeVar("_T")
 
@@ -66,7 +66,7 @@ class ClientWorld:
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
-        async with control_plane.run(log_of=self._log_of) as plane:
+        async with control_plane(log_of=self._log_of) as plane:
             self.kube = plane.kube
             self.nodes = Nodes(plane.kube, time.time)
             self.played = PlayedLogs(plane.kube)

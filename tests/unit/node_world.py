@@ -15,9 +15,8 @@ from support.waiting import GUARD
 from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Resource
 from tfcluster.local import devices
 from tfcluster.local.addresses import Addresses, Ports
+from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
-from tfcluster.local.paths import Mapping
-from tfcluster.local.surroundings import Surroundings
 
 Object = dict[str, Any]
 NAMESPACE = "default"
@@ -45,7 +44,7 @@ class NodeWorld:
             devices=devices.Devices(gpus),
             heard=self._hear,
             notice=self.notices.append,
-            mapped=[Mapping("/opt/examples", folder / "src")],
+            mapped=[PathMapping("/opt/examples", folder / "src")],
         )
         self.node = Node(self.kube, surroundings)
         self._changed = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.manifests import tfcluster
 
-from tfcluster.picture import picture_of
+from tfcluster.status.picture import picture_of
 from tfcluster_operator.declaration.digests import digest
 
 NOW = 1_800_000_000.0

@@ -8,7 +8,7 @@ import pytest
 from support.waiting import GUARD
 
 from tfcluster.errors import NoClusterError, NotFoundError, RefusedError, UnreachableError
-from tfcluster.kubernetes_api import PODS, TFCLUSTERS, KubernetesApi
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi
 
 
 def manifest(**jobs):

@@ -56,6 +56,7 @@ def complete_in_bash(line: str, environment) -> list[str]:
         ("tfcluster wait di", ["digits"]),
         ("tfcluster wait --name", ["--namespace"]),
         ("tfcluster wait -n nowhere d", [""]),
+        ("tfcluster -n nowhere wait d", [""]),
         ("tfcluster render -o j", ["json"]),
         (f"tfcluster render -f {EXAMPLES}/parameter-server.yaml --task w", ["worker-0", "worker-1"]),
         ("tfcluster render -f clus", ["-o default", ""]),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from support.tfjob_map import FIELDS, field_of
 from support.tfjobs import REFUSED, TFJOBS
 
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.documents import convert_text
-from tfcluster.convert.fields import FIELDS, field_of
-from tfcluster.convert.verdicts import Outcome, leaves, spelled
+from tfcluster.convert.tfjob import Outcome, leaves, spelled
 
 MAIN = {"name": "tensorflow", "image": "i"}
 
@@ -45,7 +45,7 @@ def words(manifest: dict[str, Any], outcome: Outcome, path: str) -> str:
 def test_defaults_that_differ_are_written_out():
     spec = spec_of(tfjob({"Worker": {"replicas": 1}}))
     assert spec["jobs"]["worker"]["restartPolicy"] == "Never"
-    assert (spec["cleanPodPolicy"], spec["updateStrategy"]) == ("None", {"type": "OnDelete"})
+    assert spec["cleanPodPolicy"] == "None"
     assert "backoffLimit" not in spec
     for version in ("v1beta2", "v1beta1", "v1alpha2"):
         assert spec_of({**tfjob(), "apiVersion": f"kubeflow.org/{version}"})["cleanPodPolicy"] == "Running"
@@ -136,8 +136,14 @@ def test_quantities_with_a_point_are_texts():
 @pytest.mark.parametrize(("policy", "outcomes"), [("OnFailure", {0: "lossy", 1: "lossy", 3: "noted"}), ("Never", {})])
 def test_folders_that_a_restart_changes_are_named(policy: str, outcomes: dict[int, str]):
     """A restarted task gets a new pod: volumes of a pod are empty then, and a hostPath is another node's."""
-    volumes = [{"emptyDir": {}}, {"ephemeral": {"volumeClaimTemplate": {}}}, {"emptyDir": {"medium": "Memory"}}]
-    volumes.append({"hostPath": {"path": "/data"}})
+    claim = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+    sources = [
+        {"emptyDir": {}},
+        {"ephemeral": claim},
+        {"emptyDir": {"medium": "Memory"}},
+        {"hostPath": {"path": "/data"}},
+    ]
+    volumes = [{"name": f"v{number}", **source} for number, source in enumerate(sources)]
     verdicts = convert(workers({"volumes": volumes}, restartPolicy=policy)).verdicts
     found = {one.path[6]: one.outcome for one in verdicts if one.path[5:6] == ("volumes",)}
     assert found == outcomes
@@ -209,7 +215,7 @@ def test_every_verdict_is_in_the_field_map(name: str):
             if not verdict.path and verdict.outcome in (Outcome.REFUSED, Outcome.NOTED) and field is None:
                 continue  # what the API server would say of the result
             assert field is not None, str(verdict)
-            assert verdict.outcome in field.outcomes, str(verdict)
+            assert verdict.outcome in {*field.outcomes, Outcome.REFUSED}, str(verdict)
 
 
 def test_field_map_promises_nothing_that_never_happens():
@@ -230,7 +236,7 @@ def with_template(**more: Any) -> dict[str, Any]:
 
 _SECONDS = ("activeDeadlineSeconds", "ttlSecondsAfterFinished")
 _CONTAINERS = [{"name": "first", "image": "i"}]
-_BARE = [{"volumeMounts": [{"mountPath": "/etc/tfcluster/x"}], "env": [{"name": "TFCLUSTER_JOB"}]}]
+_OURS = [{**MAIN, "volumeMounts": [{"name": "v", "mountPath": "/etc/tfcluster/x"}], "env": [{"name": "TFCLUSTER_JOB"}]}]
 #: Manifests for the verdicts that no sound manifest gets.
 ODD = [
     {**tfjob(), "status": {"startTime": "now"}},
@@ -266,7 +272,8 @@ ODD = [
     with_template(metadata="x"),
     with_template(spec={"restartPolicy": "Never", "ephemeralContainers": [{"name": "x"}]}),
     with_template(spec={"containers": _CONTAINERS}),
-    with_template(spec={"containers": _BARE, "initContainers": _BARE}),
+    with_template(spec={"containers": _OURS, "initContainers": _OURS}),
+    with_template(spec={"containers": [{}], "initContainers": [{}]}),
 ]
 
 
@@ -315,7 +322,8 @@ def test_own_tf_config_gives_way_as_with_tfjob():
 def test_what_an_alias_repeats_elsewhere_stays():
     env, labels = [{"name": "TF_CONFIG", "value": "{}"}], {"app.kubernetes.io/name": "x", "app": "y"}
     init, main = {"name": "init", "image": "i", "env": env}, {**MAIN, "env": env}
-    spread = [{"labelSelector": {"matchLabels": labels}}]
+    where = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    spread = [{**where, "labelSelector": {"matchLabels": labels}}]
     spec = {"containers": [main], "initContainers": [init], "topologySpreadConstraints": spread}
     job = spec_of(workers(spec, metadata={"labels": labels}, replicas=2))["jobs"]["worker"]["template"]
     assert (job["metadata"]["labels"], job["spec"]["topologySpreadConstraints"]) == ({"app": "y"}, spread)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfcluster.convert.check import D5, D6, ITSELF, compare
+from tfcluster.convert.check import D5, D6, ITSELF, Seen, by_tfcluster, by_tfjob, compare
 from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.tf_configs import Seen, by_tfcluster, by_tfjob
 
 
 def converted(version: str = "v1", *, dynamic: bool = False, ports: dict[str, int] | None = None, **counts: int) -> Any:

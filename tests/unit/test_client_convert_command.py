@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 from support.tfjobs import REFUSED, TFJOBS
 
-from tfcluster.commands import convert as command_of_convert
-from tfcluster.commands.convert import command
+from tfcluster.commands import convert
+from tfcluster.commands.convert import convert_command
 from tfcluster.commands.root import root
 from tfcluster.convert import documents
-from tfcluster.manifest_text import documents as read
+from tfcluster.manifest.yaml import documents as read
 
 #: Nothing of it is lost.
 SOUND = TFJOBS["all roles"].text.partition("    Evaluator:")[0]
@@ -85,7 +85,7 @@ def test_a_difference_fails_the_check(monkeypatch: pytest.MonkeyPatch):
         (["-f", "/nowhere.yaml"], 1, "Error: /nowhere.yaml: No such file or directory"),
         (["-f", "/"], 1, "Error: /: Is a directory"),
         (["--from-cluster", "x", "--kubeconfig", "/nowhere"], 1, "Error: "),
-        (["-f", "binary"], 1, "is no text in UTF-8"),
+        (["-f", "binary"], 1, "is not UTF-8 text"),
     ],
 )
 def test_what_cannot_be_read_is_said(
@@ -106,7 +106,7 @@ def test_from_cluster_reads_what_is_there(monkeypatch: pytest.MonkeyPatch):
         return {**job, "status": {"startTime": "now"}}
 
     api = SimpleNamespace(server="https://kubernetes", get=get)
-    monkeypatch.setattr(command_of_convert, "api_of", lambda **_: api)
+    monkeypatch.setattr(convert, "api_of", lambda **_: api)
     result = run("--from-cluster", "ranking")
     assert asked == [("tfjobs", "ranking")]
     assert result.exit_code == 0, result.stderr
@@ -117,7 +117,9 @@ def test_from_cluster_reads_what_is_there(monkeypatch: pytest.MonkeyPatch):
 def test_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tfjob.yaml").write_text(SOUND, encoding="utf-8")
-    lines = re.findall(r"\$ tfcluster convert (.*)", command.get_help(command.make_context("convert", ["-f", "x"])))
+    lines = re.findall(
+        r"\$ tfcluster convert (.*)", convert_command.get_help(convert_command.make_context("convert", ["-f", "x"]))
+    )
     assert lines
     for line in lines:
         result = run(*shlex.split(line.partition(" > ")[0]))

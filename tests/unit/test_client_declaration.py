@@ -22,10 +22,9 @@ from tfcluster import (
     TFCluster,
     UpdateStrategy,
 )
-from tfcluster.declared import declare
-from tfcluster.definition import schema
-from tfcluster.field_names import MADE_OF, paths_of
-from tfcluster.manifest_files import Manifest
+from tfcluster.manifest.fields import MADE_OF, paths_of
+from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.validate import declare, schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SPEC = schema()["properties"]["spec"]["properties"]
@@ -202,7 +201,5 @@ def test_a_live_object_can_be_read(client_world):
         client.apply(TFCluster("digits", image="example.test/train:1", workers=2))
         again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
         client.apply(again)
-        assert (
-            client.wait("letters", timeout=GUARD)["status"]["readyTasks"],
-            client.wait("letters", timeout=GUARD)["status"]["tasks"],
-        ) == (2, 2)
+        status = client.wait("letters", timeout=GUARD)["status"]
+        assert (status["readyTasks"], status["tasks"]) == (2, 2)

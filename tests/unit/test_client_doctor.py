@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from unit.client_world import refuse
 from unit.pictured import NOW, READY, cluster, picture, pod, waiting
 
-from tfcluster import doctor, doctor_cluster, doctor_inside, doctor_installation
-from tfcluster.checks import Check, Unknown, what_to_do, worst
 from tfcluster.commands.root import root
-from tfcluster.doctor_inside import Answer
-from tfcluster.facts import RIGHTS, Installation, Leader, Surroundings, options_of
-from tfcluster.kubernetes_api import Executed
-from tfcluster.picture import picture_of
-from tfcluster.references import references_of
-from tfcluster.remedies import GRAVE, REMEDIES
+from tfcluster.doctor.checks import GRAVE, REMEDIES, Check, Unknown, what_to_do, worst
+from tfcluster.doctor.cluster import judge_cluster
+from tfcluster.doctor.facts import RIGHTS, Installation, Leader, Surroundings, options_of, references_of
+from tfcluster.doctor.inside import chosen, judge_answers
+from tfcluster.doctor.installation import NEWEST_MINOR, OLDEST_MINOR, judge_installation
+from tfcluster.kube.exec import Executed
+from tfcluster.manifest.validate import definition
+from tfcluster.status.picture import picture_of
 from tfcluster_resolver import __version__
 
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = Unknown("it is forbidden")
-PACKAGED = doctor.packaged_definition()
+PACKAGED = definition()
 LEASE = ("tfcluster-system", "tfcluster-operator")
 
 
@@ -64,10 +64,8 @@ def judged(**changes):
         leaders={LEASE: Leader("lease", "pod-1", renewed=True)},
         rights=dict.fromkeys(range(len(RIGHTS)), True),
         reported=True,
-        policies=[],
-        webhooks=[],
     )
-    return list(doctor_installation.judge(replace(sound, **changes), PACKAGED))
+    return list(judge_installation(replace(sound, **changes), PACKAGED))
 
 
 def expect(checks, name, verdict, told):
@@ -86,7 +84,7 @@ def test_a_sound_installation_has_nothing_to_do():
     assert {one.name for one in checks} == names
 
 
-def definition(change):
+def edited(change):
     """Give the packaged definition with a change in its schema of spec."""
     other = copy.deepcopy(PACKAGED)
     change(other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
@@ -109,10 +107,6 @@ def led(holder, **leader):
     return {"leaders": {LEASE: Leader("x", holder, **leader)}}
 
 
-HOOKS = [("policies/judge", "policies/gone")]
-POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/instance": "old"}}}
-
-
 @pytest.mark.parametrize(
     ("changes", "name", "verdict", "told"),
     [
@@ -120,9 +114,9 @@ POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/in
         ({"version": {"gitVersion": "v1.99.0"}}, "API server", "ok", "1.37 at the newest"),
         ({"version": FORBIDDEN}, "API server", "failed", "forbidden"),
         ({"served": False}, "definition", "failed", "not served"),
-        (definition(without_a_field), "definition", "failed", "lacks spec.isolation"),
-        (definition(without_a_rule), "definition", "failed", "a rule of spec"),
-        (definition(with_a_field), "definition", "warning", "spec.colour"),
+        (edited(without_a_field), "definition", "failed", "lacks spec.isolation"),
+        (edited(without_a_rule), "definition", "failed", "a rule of spec"),
+        (edited(with_a_field), "definition", "warning", "spec.colour"),
         ({"definition": FORBIDDEN}, "definition", "ok", "cannot be seen: it is forbidden"),
         ({"operators": []}, "operator", "warning", "somebody has reported"),
         ({"operators": [], "reported": False}, "operator", "failed", "no Deployment"),
@@ -141,9 +135,6 @@ POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/in
         (installed("--namespace", "a", "--namespace=default"), "namespaces", "ok", "default"),
         (installed("--namespace", "a", "b"), "namespaces", "failed", "a, b"),
         ({**installed("--namespace", "a"), "everywhere": False}, "namespaces", "unknown", "work in a"),
-        ({"policies": [POLICY]}, "admission", "warning", "old.tfcluster"),
-        ({"policies": FORBIDDEN}, "admission", "unknown", "forbidden"),
-        ({"webhooks": HOOKS}, "webhooks", "failed", "policies/gone"),
         ({"rights": {0: True, 7: False}}, "rights", "warning", "create pods/exec (for doctor from inside)"),
         ({"rights": {0: FORBIDDEN}}, "rights", "unknown", "forbidden"),
     ],
@@ -159,9 +150,9 @@ def test_nothing_is_said_of_an_installation_that_cannot_be_reached():
 
 def test_the_range_of_versions_is_the_documented_one():
     text = (ROOT / "docs" / "support.md").read_text()
-    assert f"1.{doctor_installation.OLDEST_MINOR} at the oldest" in text
+    assert f"1.{OLDEST_MINOR} at the oldest" in text
     (newest,) = re.findall(r"\| Kubernetes, API server and node \| 1\.(\d+)", text)
-    assert int(newest) == doctor_installation.NEWEST_MINOR
+    assert int(newest) == NEWEST_MINOR
 
 
 def test_options_of_an_operator_are_read_in_both_spellings():
@@ -224,12 +215,12 @@ FINE, ISOLATED = two(), two(isolation="Cluster")
 )
 def test_what_keeps_a_cluster_from_its_work_is_told(shown, changes, name, verdict, told):
     limits = {"worker": {"nvidia.com/gpu": 2}} if name == "devices" else {}
-    expect(list(doctor_cluster.judge(shown, limits, surroundings(**changes))), name, verdict, told)
+    expect(list(judge_cluster(shown, limits, surroundings(**changes))), name, verdict, told)
 
 
 def test_one_cause_of_many_tasks_is_told_once():
     shown = picture(*(pod(index, **waiting("ImagePullBackOff", "nope:1")) for index in range(9)))
-    told = [one for one in doctor_cluster.judge(shown, {}, surroundings()) if one.name == "images"]
+    told = [one for one in judge_cluster(shown, {}, surroundings()) if one.name == "images"]
     assert [one.message for one in told] == ["worker-0, worker-1, worker-2 and 6 more: ImagePullBackOff: nope:1"]
 
 
@@ -260,7 +251,7 @@ def test_each_reason_that_can_be_told_has_a_remedy():
 
 def answered(task, *checks, code=0, stdout=None, stderr=""):
     said = [{"name": name, "verdict": verdict, "message": words, "remedy": "mend"} for name, verdict, words in checks]
-    return Answer(task, Executed(code, json.dumps({"checks": said}) if stdout is None else stdout, stderr))
+    return task, Executed(code, json.dumps({"checks": said}) if stdout is None else stdout, stderr)
 
 
 def failed(code, stdout="", stderr=""):
@@ -269,7 +260,7 @@ def failed(code, stdout="", stderr=""):
 
 def test_what_several_tasks_say_alike_is_said_once():
     said = ("peers", "failed", "ps-0 refuses"), ("view", "ok", "x")
-    checks = list(doctor_inside.judge([answered(f"worker-{index}", *said) for index in range(5)]))
+    checks = list(judge_answers([answered(f"worker-{index}", *said) for index in range(5)]))
     words = "worker-0, worker-1, worker-2 and 2 more: ps-0 refuses"
     assert checks == [Check("inside: peers", "failed", words, "mend")]
 
@@ -278,7 +269,7 @@ def test_what_several_tasks_say_alike_is_said_once():
     ("answer", "verdict", "told"),
     [
         (answered("worker-0", ("view", "ok", "epoch 3")), "ok", "worker-0"),
-        (Answer("worker-0", refused="pods/exec is forbidden"), "unknown", "forbidden"),
+        (("worker-0", Unknown("pods/exec is forbidden")), "unknown", "forbidden"),
         (failed(126, stderr="exec: python3: not found"), "unknown", "python3: not found"),
         (failed(1, stderr="No module named tfcluster_resolver"), "unknown", "No module"),
         (failed(124), "warning", "no answer within"),
@@ -286,7 +277,7 @@ def test_what_several_tasks_say_alike_is_said_once():
     ],
 )
 def test_a_task_in_which_one_cannot_look_is_no_failure(answer, verdict, told):
-    (check,) = doctor_inside.judge([answer])
+    (check,) = judge_answers([answer])
     assert (check.verdict, told in check.message) == (verdict, True), check
 
 
@@ -295,7 +286,7 @@ def test_few_tasks_are_examined_and_each_job_among_them():
     pods[0] = pod(0, "ps", **waiting("ErrImagePull", "x"))
     shown = picture_of(cluster({"ps": {"replicas": 100}, "worker": {"replicas": 100}}), pods, [], now=NOW)
     expected = [f"{job}-{index + (job == 'ps')}" for index in range(4) for job in ("ps", "worker")]
-    assert [one.name for one in doctor_inside.chosen(shown)] == expected
+    assert [one.name for one in chosen(shown)] == expected
 
 
 def test_what_to_do_is_told_by_importance_and_once():

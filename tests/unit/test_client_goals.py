@@ -10,8 +10,8 @@ from support.waiting import GUARD
 
 from tfcluster.client import Client
 from tfcluster.errors import ClusterFailedError, NoClusterError, WaitTimeoutError
-from tfcluster.event_log import events_of, news
-from tfcluster.goals import Goal
+from tfcluster.events import events_of, news
+from tfcluster.wait import Goal
 
 
 def body(*conditions, spec=None, generation=2, observed=2, **status):
@@ -80,16 +80,12 @@ def test_wait_is_for_the_tasks_and_believes_no_report_from_before_an_edit(client
     client_world.declare("digits", worker={"replicas": 2, "maxReplicas": 4})
     told = []
     with client_world.client() as client:
-        assert (
-            client.wait("digits", timeout=GUARD, tell=told.append)["status"]["readyTasks"],
-            client.wait("digits", timeout=GUARD, tell=told.append)["status"]["tasks"],
-        ) == (2, 2)
+        status = client.wait("digits", timeout=GUARD, tell=told.append)["status"]
+        assert (status["readyTasks"], status["tasks"]) == (2, 2)
         assert told
         client.scale("digits", 3)
-        assert (
-            client.wait("digits", timeout=GUARD)["status"]["readyTasks"],
-            client.wait("digits", timeout=GUARD)["status"]["tasks"],
-        ) == (3, 3)
+        status = client.wait("digits", timeout=GUARD)["status"]
+        assert (status["readyTasks"], status["tasks"]) == (3, 3)
         assert client.wait("digits", "resized", timeout=GUARD)["status"]["jobs"]["worker"]["ready"] == 3
 
 

@@ -59,9 +59,21 @@ def test_help_has_an_example_and_lists_every_command() -> None:
         example = rf"^\s*Examples:\n(.*\n)*?\s*\$ tfcluster {name}\b"
         assert re.search(example, help_of(command), re.MULTILINE), name
     shown = CliRunner().invoke(root, ["--help"], terminal_width=120).output
-    for names in COMMANDS.values():
-        for name in names:
-            assert re.search(rf"^  {name} +[A-Z`].*\.$", shown, re.MULTILINE), name
+    for summaries in COMMANDS.values():
+        for name, summary in summaries.items():
+            assert re.search(rf"^  {name} +{re.escape(summary)}$", shown, re.MULTILINE), name
+            command = root.get_command(click.Context(root), name)
+            assert command is not None
+            assert command.get_short_help_str(200) == summary
+
+
+def test_help_imports_no_command_and_no_library_of_the_client() -> None:
+    program = (
+        "import sys; from tfcluster.commands.root import root; root(['--help'], standalone_mode=False); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'kubernetes', 'aiohttp', 'yaml', 'rich'}))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == ""
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from tfcluster.client import Client
 from tfcluster.commands import output
 from tfcluster.commands.root import root
 from tfcluster.errors import TFClusterError, UnreachableError
-from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi
+from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, error_of_status
 from tfcluster.redaction import Redaction
-from tfcluster.refusals import of_status
 
 ESCAPES = "boo \x1b]0;owned\x07 \x9b31m\u202e"
 
@@ -65,7 +64,7 @@ def kubeconfig(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{a: [b", "line 1: it is no YAML"),
+        ("{a: [b", "line 1: it is not YAML"),
         ("[1, 2]", "not built as"),
         ("hello", "not built as"),
         ("a: 1", "current-context"),
@@ -126,15 +125,15 @@ FORBIDDEN = 'pods is forbidden: User "system:{}" cannot list resource "pods"'
     ],
 )
 def test_a_refusal_says_what_to_do(status, hint):
-    assert hint in of_status({"message": "m", **status}).hint
+    assert hint in error_of_status({"message": "m", **status}).hint
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", 5])
 def test_a_name_that_names_nothing_is_refused(kubeconfig, name):
     client = Client(KubernetesApi.connect(kubeconfig=kubeconfig()))
-    with pytest.raises(TFClusterError, match="can name nothing"):
+    with pytest.raises(TFClusterError, match="is not a name"):
         client.get(name)
-    with pytest.raises(TFClusterError, match="can name nothing"):
+    with pytest.raises(TFClusterError, match="is not a name"):
         client.api.delete(TFCLUSTERS, name, "default", uid="x")
 
 
@@ -215,7 +214,7 @@ def test_a_full_disk_is_told_in_one_line(words):
     [
         "import tfcluster.__main__; os.kill(os.getpid(), signal.SIGINT)",  # while it imports
         "import click, tfcluster.__main__ as m; click.Context.get_help = press; m.main()",
-        "import tfcluster.commands.create as c, tfcluster.__main__ as m; c.command.callback = press; m.main()",
+        "import tfcluster.commands.make as c, tfcluster.__main__ as m; c.create_command.callback = press; m.main()",
     ],
 )
 def test_ctrl_c_ends_without_a_traceback(begun):

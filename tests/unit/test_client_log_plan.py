@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster import log_lines
-from tfcluster.log_lines import LogLine, Position, Splitter
-from tfcluster.log_plan import Progress, Sight, Steps, next_steps
-from tfcluster.log_pods import LogPod, log_pod, log_pods
-from tfcluster.task_names import NoTaskError, TaskName, choose
+from tfcluster.logs import reader
+from tfcluster.logs.plan import Progress, Sight, Steps, next_steps
+from tfcluster.logs.pods import LogPod, log_pod, log_pods
+from tfcluster.logs.reader import LogLine, Position, Splitter
+from tfcluster.tasks import NoTaskError, TaskName, choose
 
 W0, W1 = TaskName("worker", 0), TaskName("worker", 1)
 
@@ -228,7 +228,7 @@ def split(text: bytes, size: int) -> list[bytes]:
 def test_lines_do_not_depend_on_the_pieces(monkeypatch, size):
     whole = [b"one", b"", b"two\r", b"three \xff\xfe", b"four"]
     assert split(b"one\n\ntwo\r\nthree \xff\xfe\nfour", size) == whole
-    monkeypatch.setattr(log_lines, "LONGEST", 10)
+    monkeypatch.setattr(reader, "LONGEST", 10)
     parts = [b"ABCDEFGHIJ", b"KLMNOPQRST", b"UVWXY", b"next", b""]
     assert split(bytes(range(65, 90)) + b"\nnext\n", size) == parts
 

@@ -14,10 +14,9 @@ from unit.client_world import ClientWorld
 
 from memory_kubernetes import Refusal
 from tfcluster.errors import RefusedError, TFClusterError
-from tfcluster.kubernetes_api import KubernetesApi
-from tfcluster.log_following import LogFollowing
-from tfcluster.log_lines import LogLine
-from tfcluster.log_stream import Channel, LogRequest
+from tfcluster.kube.api import KubernetesApi
+from tfcluster.logs.reader import LogLine
+from tfcluster.logs.stream import Channel, LogFollowing, LogRequest
 
 POD, SECOND_POD = "mnist-worker-0", "mnist-worker-1"
 

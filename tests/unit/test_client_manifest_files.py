@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster import manifest_files
 from tfcluster.errors import ManifestError
+from tfcluster.manifest import files
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -18,29 +18,29 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def read(tmp_path):
     """Read a text as a file, cluster.yaml."""
 
-    def read_text(text: str | bytes) -> manifest_files.Manifests:
+    def read_text(text: str | bytes) -> files.Manifests:
         file = tmp_path / "cluster.yaml"
         file.write_bytes(text.encode() if isinstance(text, str) else text)
-        return manifest_files.read([file])
+        return files.read([file])
 
     return read_text
 
 
 def test_examples_are_one_cluster_each():
     for file in EXAMPLES.glob("*.yaml"):
-        found = manifest_files.read([file])
+        found = files.read([file])
         assert found.only().kind == "TFCluster", file
         assert {one.kind for one in found.others} <= {"PersistentVolumeClaim", "HorizontalPodAutoscaler"}
 
 
 def test_folder_means_its_files():
-    sources = [one.source for one in manifest_files.read([EXAMPLES]).clusters]
+    sources = [one.source for one in files.read([EXAMPLES]).clusters]
     assert sources == sorted(str(file) for file in EXAMPLES.glob("*.yaml"))
 
 
 def test_standard_input_is_named_so(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"kind: TFCluster\nmetadata: {name: one}")))
-    found = manifest_files.read(["-"]).only()
+    found = files.read(["-"]).only()
     assert (found.name, found.place(("metadata", "name"))) == ("one", "standard input:2")
 
 
@@ -97,16 +97,16 @@ DEEP = "nested more than 200 levels deep"
         ("kind: A\nx: 1\nkind: B", '3: the key "kind" stands twice'),
         ('{"kind": "A", "kind": "B"}', '1: the key "kind" stands twice'),
         ("kind: A\nx: [1, 2", "did not find expected ',' or ']'"),
-        ("kind: A\n---\n- b", "3: this is no object"),
-        ("kind: List\nitems:\n- kind: A\n- 3", "4: items[1] is no object"),
+        ("kind: A\n---\n- b", "3: this is not an object"),
+        ("kind: List\nitems:\n- kind: A\n- 3", "4: items[1] is not an object"),
         ("a: &a [*a]", "an alias stands inside of what it names"),
         ("a: *b", "undefined alias"),
-        ("a:\n  b: .nan", "2: .nan is no number in JSON"),
-        ('{"a": NaN}', "NaN is no number in JSON"),
-        ("a: !!binary aGVsbG8=", "no type of JSON"),
+        ("a:\n  b: .nan", "2: .nan is not a number in JSON"),
+        ('{"a": NaN}', "NaN is not a number in JSON"),
+        ("a: !!binary aGVsbG8=", "is not a JSON type"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
-        (b"a: \xe9", "no text in UTF-8"),
-        (b"PK\x03\x04\x00", "no text in UTF-8"),
+        (b"a: \xe9", "not UTF-8 text"),
+        (b"PK\x03\x04\x00", "not UTF-8 text"),
         ("a: " + "[" * 100_000, DEEP),
         ("- " * 100_000, DEEP),
         ('{"a":' * 100_000, DEEP),
@@ -122,11 +122,11 @@ def test_what_cannot_be_read_is_told_with_its_line(read, text, problem):
 
 
 def test_problems_of_all_files_are_told_at_once(tmp_path):
-    files = [tmp_path / name for name in ("one.yaml", "two.yaml", "three.yaml")]
-    files[0].write_text("a: *b")
-    files[1].write_text("[")
+    paths = [tmp_path / name for name in ("one.yaml", "two.yaml", "three.yaml")]
+    paths[0].write_text("a: *b")
+    paths[1].write_text("[")
     with pytest.raises(ManifestError) as refused:
-        manifest_files.read(files)
+        files.read(paths)
     places = [problem.partition(": ")[0].rpartition("/")[2] for problem in refused.value.problems]
     assert places == ["one.yaml:1", "two.yaml:2", "three.yaml"]
 
@@ -145,7 +145,7 @@ def test_object_that_occurs_twice_is_refused_by_name(read):
 
 def test_url_and_empty_folder_are_told_apart(tmp_path):
     with pytest.raises(ManifestError, match="pipe it in") as refused:
-        manifest_files.read(["https://example.test/cluster.yaml", tmp_path])
+        files.read(["https://example.test/cluster.yaml", tmp_path])
     assert "no file in this folder" in refused.value.problems[1]
 
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from support.manifests import tfcluster
 
 from tfcluster.commands.root import root
-from tfcluster.declared import declare
-from tfcluster.manifest_files import Manifest
-from tfcluster.rendering import render
-from tfcluster.sight_grid import grid_lines, grid_of, membership_of
+from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.validate import declare
+from tfcluster.matrix import grid_lines, grid_of, membership_of
+from tfcluster.preview.render import render
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -24,7 +24,7 @@ def run(*arguments: str, stdin: str | None = None):
 
 
 def grid(builder, most=24):
-    return grid_of(membership_of(declare(Manifest(builder.build(), "a test"), "default").cluster), most=most)
+    return grid_of(membership_of(declare(Manifest(builder.build(), "a test"), "default")), most=most)
 
 
 def filtered(workers=3):
@@ -81,8 +81,7 @@ def test_large_clusters_are_folded():
     whole, folded, rough = (grid(filtered(30), most=most) for most in (100, 24, 4))
     assert (len(whole.groups), len(folded.groups)) == (33, 5)
     assert seen(folded)["worker-1..29"] == {"ps-0", "ps-1"}
-    assert [str(one) for one in rough.groups] == ["chief-0", "ps-0..1", "worker-0..29"]
-    assert list(rough.cells[2]) == ["hidden", "partly", "blocked"]
+    assert rough is None
 
 
 def test_file_and_cluster_say_the_same(client_world):

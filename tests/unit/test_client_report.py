@@ -12,11 +12,10 @@ import pytest
 import yaml
 from unit.client_world import refuse
 
-from tfcluster import report as reports
-from tfcluster.archive import pack
-from tfcluster.kubernetes_api import PODS
+from tfcluster import report
+from tfcluster.kube.api import PODS
 from tfcluster.redaction import LEFT_OUT, Redaction, secrets_in
-from tfcluster.report import Report
+from tfcluster.report import Report, pack
 
 
 def unpacked(packed):
@@ -132,8 +131,8 @@ def test_of_many_pods_the_ones_that_are_not_well_are_kept(client_world, monkeypa
     client_world.keep_unready("mnist-worker-3")
     client_world.declare("mnist", worker=5)
     client_world.await_that(lambda: client_world.status("mnist").get("readyTasks") == 4)
-    monkeypatch.setattr(reports, "MOST_PODS", 2)
-    monkeypatch.setattr(reports, "MOST_LOGS", 1)
+    monkeypatch.setattr(report, "MOST_PODS", 2)
+    monkeypatch.setattr(report, "MOST_LOGS", 1)
     files = unpacked(reported(client_world))
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(files["cluster/pods.yaml"])]
     assert names == ["mnist-worker-0", "mnist-worker-3"]
@@ -151,7 +150,7 @@ def test_a_report_says_what_it_reads_what_it_cuts_and_what_it_may_not_read(clien
     assert told == ["reading the cluster", "asking the doctor", "reading the operator", "reading logs"]
     assert files["doctor.txt"] == b"\n"
 
-    monkeypatch.setattr(reports, "_BYTES", 30)
+    monkeypatch.setattr(report, "_BYTES", 30)
     client_world.logs["mnist-worker-0"] = "x" * 500 + "\npassword=abcdefghijklmnopqrstuvwxyz\nlast line"
     files = unpacked(reported(client_world))
     log = files["logs/mnist-worker-0/tensorflow.log"]

@@ -17,13 +17,11 @@ from support.waiting import GUARD
 from unit.client_world import ClientWorld
 from unit.played_kubelet import PlayedKubelet
 
-from tfcluster import port_forwards
+from tfcluster import forward
 from tfcluster.commands import session as session_command
 from tfcluster.errors import TFClusterError
-from tfcluster.forward_plan import Forward, plan_forwards, read_wish
-from tfcluster.kubernetes_api import KubernetesApi
-from tfcluster.port_forwards import PortForwards
-from tfcluster.port_tunnel import LocalEnd
+from tfcluster.forward import Forward, LocalEnd, PortForwards, plan_forwards, read_wish
+from tfcluster.kube.api import KubernetesApi
 
 BOARD = pod_template(ports=[{"name": "tensorboard", "containerPort": 6006}])
 
@@ -79,7 +77,6 @@ class Session:
         self._forwards = PortForwards(
             self._api,
             "mnist",
-            None,
             choose=lambda cluster: plan_forwards(cluster, read, None),
             began=self._begin,
             tell=self.told.append,
@@ -235,7 +232,7 @@ def test_without_the_right_to_forward_it_ends_with_what_to_do(kubelet, session):
 
 def test_it_ends_when_the_cluster_is_deleted_without_a_complaint(client_world, kubelet, session, monkeypatch):
     """A connection whose pod refuses is tried again and again: never on what is closed already."""
-    monkeypatch.setattr(port_forwards, "_PAUSE", 0)
+    monkeypatch.setattr(forward, "_PAUSE", 0)
     forwarding = session()
     complaints: list[object] = []
     forwarding.complaints_to(complaints)

@@ -16,15 +16,13 @@ from support.manifests import pod_template
 from unit.client_world import refuse
 from unit.pictured import CREATED, NOW, READY, TOLD, VIEW, cluster, ended, picture, pod, views, waiting
 
-from tfcluster import looking
 from tfcluster.errors import RefusedError, UnreachableError
-from tfcluster.picture import picture_of
-from tfcluster.snapshots import Snapshots
-from tfcluster.standing import standing_of
-from tfcluster.status_changes import changes
-from tfcluster.status_text import age, draw, draw_list
-from tfcluster.task_picture import Devices
-from tfcluster.text_columns import Paper
+from tfcluster.kube.api import PODS
+from tfcluster.kube.watch import Selection, snapshots
+from tfcluster.status.document import changes
+from tfcluster.status.load import watch
+from tfcluster.status.picture import Devices, picture_of, standing_of
+from tfcluster.status.text import Paper, age, draw, draw_list
 
 
 def lines_of(shown, width=None, **options):
@@ -304,7 +302,7 @@ def test_a_watch_shows_what_happens_until_the_cluster_is_gone(client_world):
     client_world.launch("mnist", worker=2)
     seen = []
     with client_world.client() as client:
-        pictures = looking.watch(client, "mnist", tick=None)
+        pictures = watch(client.api, "mnist", tick=None)
         before = next(pictures)
         assert states(before) == ["Ready", "Ready"]
         client_world.exit("mnist-worker-0", 7)
@@ -330,7 +328,7 @@ def test_a_watch_goes_on_where_the_server_breaks_it(client_world, monkeypatch):
                 raise next(errors)
 
         monkeypatch.setattr(client.api, "watch", breaking)
-        pictures = looking.watch(client, "mnist", tick=None)
+        pictures = watch(client.api, "mnist", tick=None)
         next(pictures)
         for replicas in (3, 2):
             client_world.scale("mnist", worker=replicas)
@@ -342,4 +340,4 @@ def test_a_watch_that_dies_of_a_fault_says_so(client_world, monkeypatch):
     with client_world.client() as client:
         monkeypatch.setattr(client.api, "list", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            next(Snapshots(client.api, [looking.Selection(looking.PODS)]).each())
+            next(snapshots(client.api, [Selection(PODS)]))

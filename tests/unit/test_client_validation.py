@@ -12,11 +12,9 @@ from integration import test_admission_accepted as good
 from integration import test_admission_refused as bad
 from support.manifests import pod_template, tfcluster
 
-from tfcluster import manifest_files
-from tfcluster.declared import declare
 from tfcluster.errors import ManifestError
-from tfcluster.manifest_files import Manifest
-from tfcluster.validation import problems
+from tfcluster.manifest.files import Manifest, read
+from tfcluster.manifest.validate import declare, problems
 
 #: What the server says where its schema refuses.
 SCHEMA_SAYS = (
@@ -78,7 +76,7 @@ def test_all_that_is_wrong_is_told_at_once_in_the_order_of_the_lines(tmp_path):
     file.write_text(WRONG)
 
     with pytest.raises(ManifestError) as refused:
-        declare(manifest_files.read([file]).only(), "default")
+        declare(read([file]).only(), "default")
 
     told = [one.rpartition("/cluster.yaml:")[2].partition(": ") for one in refused.value.problems]
     fields = ["template", "replicas", "deviceFilters", "templte"]
@@ -94,8 +92,8 @@ def test_all_that_is_wrong_is_told_at_once_in_the_order_of_the_lines(tmp_path):
         ({"name": 7}, "metadata.name: this must be a text, and is 7: put it in quotes"),
         ({"name": "a", "lables": {}}, "metadata.lables: there is no such field: do you mean labels?"),
         ({"name": "a", "labels": {"x": 1}}, "metadata.labels.x: this must be a text, and is 1: put it in quotes"),
-        ({"name": "a", "labels": {"x": "a b"}}, 'metadata.labels.x: "a b" is no label'),
-        ({"name": "a", "annotations": {"a b": ""}}, "metadata.annotations.a b: this is no key"),
+        ({"name": "a", "labels": {"x": "a b"}}, 'metadata.labels.x: "a b" is not a label'),
+        ({"name": "a", "annotations": {"a b": ""}}, "metadata.annotations.a b: this is not a key"),
         ({"name": "a", "annotations": ["x"]}, "metadata.annotations: this must be an object"),
         ("a", "metadata: this must be an object"),
         ({"name": "größe"}, 'metadata.name: "größe" cannot name a Service'),
@@ -136,7 +134,7 @@ def test_number_that_no_server_reads_is_told(field, number):
 
 def test_null_is_as_if_it_were_left_out():
     manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
-    cluster = declare(Manifest(manifest, "a test"), "default").cluster
+    cluster = declare(Manifest(manifest, "a test"), "default")
     assert (cluster.jobs[0].replicas, cluster.jobs[0].port) == (1, 2222)
 
 

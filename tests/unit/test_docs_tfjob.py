@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts import field_map, reference
-from tfcluster.convert.fields import FIELDS
-from tfcluster.convert.verdicts import Outcome
-
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "tfjob.md").read_text(encoding="utf-8")
 ROWS = {
@@ -46,12 +42,3 @@ def test_every_row_has_a_fact_a_verdict_and_its_reason(number: str) -> None:
 def test_every_row_names_tests_that_exist(number: str, tests: frozenset[str]) -> None:
     named = re.findall(r"`(test_\w+)`", ROWS[number][2])
     assert [name for name in named if name not in tests] == []
-
-
-def test_the_table_of_the_fields_is_up_to_date():
-    """It is what `make reference` makes now, and has every field and verdict of the conversion's map."""
-    assert reference.same(DOCUMENT, reference.pages()[field_map.PAGE])
-    for field in FIELDS:
-        assert f"`{field.path or field.becomes}`" in DOCUMENT
-    for outcome in Outcome:
-        assert f"| {outcome.value} |" in DOCUMENT

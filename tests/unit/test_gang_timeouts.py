@@ -302,4 +302,4 @@ def test_cluster_that_leaves_or_cannot_be_read_waits_for_nothing():
     leaving = deleting_status(waiter.status, generation=1, now=NOW)
     wrong = invalid_status(waiter.status, generation=1, problems=["spec.jobs: there is none"], now=NOW)
     assert "waitingSince" not in {*leaving, *wrong}
-    assert {"ready", "jobs"} <= leaving.keys() & wrong.keys()
+    assert {"readyTasks", "jobs"} <= leaving.keys() & wrong.keys()

@@ -111,7 +111,7 @@ FAILED, STARTED = replace(BEFORE, verdict=Verdict("Failed", "R", "M")), replace(
         (BEFORE, {"counted": frozenset({"a", "b"})}, BEFORE),
         (BEFORE, {"counted": frozenset({"b"})}, BEFORE),
         (BEFORE, {"incarnation": 2}, BEFORE),
-        (BEFORE, {"disruptions": 9}, BEFORE),
+        (BEFORE, {"replaced": 9}, BEFORE),
         (replace(BEFORE, restarts=2), {}, BEFORE),
         (FAILED, {}, BEFORE),
         (BEFORE, {}, Ledger()),

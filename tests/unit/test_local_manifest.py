@@ -17,9 +17,8 @@ from tfcluster.commands.root import root
 from tfcluster.errors import ManifestError
 from tfcluster.local import addresses, manifest
 from tfcluster.local.addresses import Addresses, NoPortError, Ports
-from tfcluster.local.container_log import ContainerLog, answer
-from tfcluster.local.paths import Mapping, PathMap
-from tfcluster.local.rewriting import Rewriting
+from tfcluster.local.environment import PathMap, PathMapping, Rewriting
+from tfcluster.local.logs import ContainerLog, answer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,12 +47,12 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [cluster(jobs={"worker": job("pass")}), config_map]}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
-    with pytest.raises(ManifestError, match="Deployment: leave it out"):
+    with pytest.raises(ManifestError, match="Deployment: not supported locally"):
         read(tmp_path, whole, deployment)
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "net"}}
     told: list[str] = []
     assert [one["kind"] for one in read(tmp_path, whole, policy, tell=told.append)] == ["ConfigMap", "TFCluster"]
-    assert told == ["skipped, because it means nothing on this machine: NetworkPolicy net"]
+    assert told == ["skipped, because it has no effect locally: NetworkPolicy net"]
 
 
 @pytest.mark.parametrize(
@@ -69,24 +68,23 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
 )
 def test_data_that_is_no_text_is_refused(tmp_path: Path, kind: str, field: str, value: Any, words: str) -> None:
     broken = {"apiVersion": "v1", field: value, "kind": kind, "metadata": {"name": "c"}}
-    with pytest.raises(ManifestError, match="this cannot be played") as refusal:
+    with pytest.raises(ManifestError, match="this cannot run locally") as refusal:
         read(tmp_path, broken, cluster(jobs={"worker": job("pass")}))
     assert words in str(refusal.value)
 
 
 def test_a_container_of_an_unknown_program_is_refused(tmp_path: Path) -> None:
-    """An image's entry point cannot be played; the operator's own server for a bare container can."""
+    """An image's entry point cannot be played; TensorFlow's server (taskServer) can."""
     bare, beside = {"name": "a", "image": "b"}, {"name": "c", "image": "b"}
 
-    def of(*containers: Any, **spec: Any) -> list[Any]:
-        return read(tmp_path, cluster(jobs={"ps": {"template": {"spec": {"containers": [*containers]}}}}, **spec))
+    def of(*containers: Any, **job: Any) -> list[Any]:
+        return read(tmp_path, cluster(jobs={"ps": {**job, "template": {"spec": {"containers": [*containers]}}}}))
 
-    manifest.check_programs(of(bare), {})
+    manifest.check_programs(of(bare, taskServer=True), {})
     for objects, where in (
-        (of(bare, resolver={"tfConfig": "Environment"}), "job ps, container a"),
+        (of(bare), "job ps, container a"),
         (of({**bare, "args": ["x"]}), "job ps, container a"),
-        (of(bare, beside), "job ps, container c"),
-        (of(bare, resolver={"delivery": "None"}), "job ps, container a"),
+        (of(bare, beside, taskServer=True), "job ps, container c"),
     ):
         with pytest.raises(ManifestError, match=where):
             manifest.check_programs(objects, {})
@@ -111,10 +109,10 @@ def test_every_example_can_be_read(example: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--name", "../x"), "is no name"),
+        (("--name", "../x"), "is not a valid name"),
         (("--map", "opt=."), "is not IMAGEPATH=PATH"),
-        (("--map", "/opt=/no/such/folder"), "is not there"),
-        (("--python", "/no/such/python"), "is no program"),
+        (("--map", "/opt=/no/such/folder"), "no such file or folder"),
+        (("--python", "/no/such/python"), "is not an executable program"),
         (("--entrypoint", "a="), "names no program"),
     ],
 )
@@ -182,7 +180,7 @@ def test_an_address_keeps_its_port(tmp_path: Path) -> None:
 def test_names_and_paths_are_rewritten_where_they_stand_alone(tmp_path: Path, text: str, rewritten: str) -> None:
     known = Addresses(Ports(tmp_path))
     port = known.local_port("c-worker-0.c.ns.svc:2222")
-    paths = PathMap([Mapping("/data", Path("/here")), Mapping("/data/in/", Path("/inner"))])
+    paths = PathMap([PathMapping("/data", Path("/here")), PathMapping("/data/in/", Path("/inner"))])
     rewriting = Rewriting(paths, known, hostname="c-worker-0", service="c", namespace="ns")
     assert rewriting.text(text) == rewritten.replace("PORT", str(port))
 

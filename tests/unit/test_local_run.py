@@ -92,7 +92,7 @@ def test_a_run_that_is_killed_leaves_a_folder_that_the_next_one_cleans(start: St
     run.signal(signal.SIGKILL)
     run.end()
     eventually(lambda: list(processes_with(str(run.state))), lambda left: left == [], what="nothing is left")
-    assert "nothing runs here" in run.tfcluster("local", "list").stderr
+    assert "nothing is running" in run.tfcluster("local", "list").stderr
     assert folder.is_dir(), "looking deletes nothing"
     assert start(cluster("other", jobs={"worker": job("pass")})).end() == 0
     assert not folder.exists()
@@ -134,7 +134,7 @@ def test_other_commands_work_on_a_run(start: Start) -> None:
     wrong.write_text(yaml.safe_dump_all([cluster(jobs={"worker": job(WAITS, replicas=-1)}), policy]))
     refused = run.tfcluster("apply", "--local", "-f", str(wrong))
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "skipped, because it means nothing on this machine: X x" in refused.stderr
+    assert "skipped, because it has no effect locally: X x" in refused.stderr
     assert "spec.jobs.worker.replicas: -1 is too little: write 0 at least" in refused.stderr
 
     api.patch({"jobs": {"worker": {"replicas": 4}}})
@@ -175,7 +175,7 @@ def test_a_run_that_takes_too_long_is_ended(start: Start) -> None:
 
 
 def test_a_missing_package_is_named_with_the_interpreter(start: Start) -> None:
-    bare = {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
+    bare = {"taskServer": True, "replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
     beside = job(WAITS)
     side = {"name": "side", "image": "b", "command": ["sh", "-c", "exit 3"]}
     beside["template"]["spec"]["containers"].append(side)
@@ -214,7 +214,7 @@ def test_kept_logs_and_volumes_stay(start: Start) -> None:
     assert (folder / "claims" / "default" / "mine" / "x").read_text() == "told\n"
     assert "wrote" in (folder / "logs" / "small-chief-0" / "a.log").read_text()
     assert not (folder / "kubeconfig").exists()
-    assert "nothing runs here" in run.tfcluster("local", "list").stderr
+    assert "nothing is running" in run.tfcluster("local", "list").stderr
     assert folder.exists()
 
 

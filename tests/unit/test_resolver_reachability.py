@@ -15,6 +15,7 @@ from unit.resolver_world import SETTINGS, listeners, python, speaker
 
 from tfcluster_resolver.errors import AddressError, Cause, MissingTask
 from tfcluster_resolver.waiting import addresses, wait_for_tasks
+from tfcluster_resolver.waiting import probes as waiting_probes
 from tfcluster_resolver.waiting.addresses import host_and_port
 from tfcluster_resolver.waiting.probes import Probes
 
@@ -163,6 +164,10 @@ def slow_names(monkeypatch) -> tuple[list[str], threading.Event]:
         return real("127.0.0.1", *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    # NB: a look-up that another test began may hold the process's threads for minutes.
+    fresh = type(addresses.look_ups)()
+    for module in (addresses, waiting_probes):
+        monkeypatch.setattr(module, "look_ups", fresh)
     return asked, go_on
 
 

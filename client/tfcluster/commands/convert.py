@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from tfcluster import exit_codes
 from tfcluster.commands import output
-from tfcluster.commands.options import api_of, examples
+from tfcluster.commands.options import api_of, examples, kubernetes
 from tfcluster.convert import report
 from tfcluster.convert.check import compare
 from tfcluster.convert.documents import Stream, convert_object, convert_text
-from tfcluster.convert.verdicts import Outcome
-from tfcluster.errors import ManifestError
-from tfcluster.kubernetes_api import TFJOBS
+from tfcluster.convert.tfjob import Outcome
+from tfcluster.errors import ExitCode, ManifestError
+from tfcluster.kube.api import TFJOBS
 
 _STDIN: Final = "-"
 _REMOVE_FIRST: Final = (
@@ -25,56 +25,53 @@ _REMOVE_FIRST: Final = (
 )
 
 
-@click.command(short_help="Make TFClusters of Kubeflow's TFJobs.")
+@click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, or - for standard input.")
-@click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="A TFJob that there is in Kubernetes.")
-@click.option("--check", is_flag=True, help="Prove that both tell each replica the same by TF_CONFIG.")
-@click.option("--quiet", "-q", is_flag=True, help="Report nothing but what is lost or refused.")
-@click.option("-n", "--namespace", help="The namespace for --from-cluster.  [default: the context's]")
-@click.option("--context", help="The context in the kubeconfig.  [default: the current one]")
-@click.option("--kubeconfig", type=click.Path(), help="The kubeconfig file.  [default: as kubectl has it]")
+@click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="Convert a TFJob from Kubernetes.")
+@click.option("--check", is_flag=True, help="Verify that TF_CONFIG is the same for every replica.")
+@click.option("--quiet", "-q", is_flag=True, help="Report only what is lost or rejected.")
+@kubernetes
 @examples("""
 $ tfcluster convert -f tfjob.yaml
 $ tfcluster convert -f tfjob.yaml --check -q
 """)
 @click.pass_context
-def command(
+def convert_command(
     ctx: click.Context,
+    /,
     *,
     files: tuple[str, ...],
     names: tuple[str, ...],
     check: bool,
     quiet: bool,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
+    **place: Any,
 ) -> None:
-    """Make TFClusters of TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2).
+    """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
     The manifests go to stdout, with their comments and all other objects of the files. The report goes to stderr. The
-    exit code is 0 if nothing is lost, 3 if what the report names is lost, and 1 if a TFJob is refused or --check finds
-    a difference; nothing is printed then.
+    exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or --check
+    finds a difference; in that case nothing is printed.
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")
     streams = [(_shown(file), convert_text(_read(file), _shown(file))) for file in files]
     if names:
-        api = api_of(namespace=namespace, context=context, kubeconfig=kubeconfig)
+        api = api_of(**place)
         streams += [(api.server, convert_object(api.get(TFJOBS, name))) for name in names]
     proved = True
     for name, stream in streams:
-        _tell(stream, name, quiet=quiet)
+        _tell(report.lines(stream, name, quiet=quiet))
         proved = _check(stream) and proved if check else proved
     for name in names:
         output.say(_REMOVE_FIRST.format(name=name))
     outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
     if Outcome.REFUSED in outcomes or not proved:
-        ctx.exit(exit_codes.FAILED)
+        ctx.exit(ExitCode.FAILED)
     # NB: a file may begin without a separator, and end without a line end.
     texts = [stream.text if stream.text.endswith("\n") else f"{stream.text}\n" for _, stream in streams]
     click.echo(texts[0] + "".join(text if text.startswith("---") else f"---\n{text}" for text in texts[1:]), nl=False)
     lost = Outcome.LOSSY in outcomes or any(stream.beside for _, stream in streams)
-    ctx.exit(exit_codes.LOSSY if lost else exit_codes.OK)
+    ctx.exit(ExitCode.LOSSY if lost else ExitCode.OK)
 
 
 def _shown(file: str) -> str:
@@ -90,11 +87,11 @@ def _read(file: str) -> str:
             f"{file}: {error.strerror}", hint="Name a file with -f, or - for standard input."
         ) from error
     except UnicodeDecodeError as error:
-        raise ManifestError(f"{_shown(file)} is no text in UTF-8", hint="Save it as UTF-8 first.") from error
+        raise ManifestError(f"{_shown(file)} is not UTF-8 text", hint="Save it as UTF-8 first.") from error
 
 
-def _tell(stream: Stream, name: str, *, quiet: bool) -> None:
-    for line in report.lines(stream, name, quiet=quiet):
+def _tell(lines: Iterator[report.Line]) -> None:
+    for line in lines:
         output.console(err=True).print(output.styled(line.text, line.style))
 
 
@@ -105,6 +102,5 @@ def _check(stream: Stream) -> bool:
             continue
         comparison = compare(conversion.job, conversion.cluster)
         proved = comparison.proves and proved
-        for line in report.checked(comparison):
-            output.console(err=True).print(output.styled(line.text, line.style))
+        _tell(report.checked(comparison))
     return proved

@@ -14,18 +14,18 @@ from typing import Any
 
 import click
 
-from tfcluster.commands import output as printing
 from tfcluster.commands.options import Format, examples, output, seconds
+from tfcluster.commands.output import data, say
 from tfcluster.errors import TFClusterError
 
 
 @click.group()
 @examples("$ tfcluster local run -f digits.yaml --timeout 10m")
-def command() -> None:
+def local_command() -> None:
     """Run a TFCluster on this machine, without Kubernetes."""
 
 
-@command.command()
+@local_command.command()
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="The manifest; - is standard input."
 )
@@ -38,28 +38,28 @@ def command() -> None:
     "maps",
     multiple=True,
     metavar="IMAGEPATH=PATH",
-    help="What of this machine stands for a path in the image.",
+    help="Use a local path for a path in the image.",
 )
 @click.option(
     "--entrypoint",
     "entry_points",
     multiple=True,
     metavar="[CONTAINER=]COMMAND",
-    help="What a container without a command runs in place of its image's entry point.",
+    help="The command of containers that rely on their image's entry point.",
 )
 @click.option(
-    "--timeout", type=seconds, metavar="TIME", help="End it after so long, with exit code 124; 0 means never."
+    "--timeout", type=seconds, metavar="TIME", help="Stop after this time, with exit code 124; 0 means never."
 )
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
 @click.option("--keep", is_flag=True, help="Keep logs and volumes until the next run of that name.")
-@click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print the tasks' logs.")
 @examples(
     """
     $ tfcluster local run -f digits.yaml --map /opt/examples=.
     $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m
     """
 )
-def run(
+def run_command(
     *,
     files: tuple[str, ...],
     python: str | None,
@@ -71,22 +71,22 @@ def run(
     keep: bool,
     quiet: bool,
 ) -> None:
-    """Play each task of a manifest by a process, until the cluster is over or you press Ctrl-C.
+    """Run each task of a manifest as a local process, until the cluster completes or you press Ctrl-C.
 
     The operator's own engine runs in this process, so restarts, resizes and verdicts are those of Kubernetes; the other
-    commands work on it with --local.  The exit code is 0 where it succeeded, 1 where it failed, 124 after --timeout,
+    commands work on it with --local.  The exit code is 0 if it succeeded, 1 if it failed, 124 after --timeout,
     130 after Ctrl-C.
     """
     from tfcluster.local import devices, manifest
-    from tfcluster.local import run as running
-    from tfcluster.local.paths import Mapping
+    from tfcluster.local.environment import PathMapping
+    from tfcluster.local.run import Options, run
 
-    mapped = [Mapping(there, here) for there, here in map(_mapping, maps)]
+    mapped = [PathMapping(there, here) for there, here in map(_mapping, maps)]
     programs = dict(map(_entry_point, entry_points))
-    objects = manifest.load(files, printing.say)
+    objects = manifest.load(files, say)
     manifest.check_programs(objects, programs)
     clusters = manifest.clusters_of(objects)
-    options = running.Options(
+    options = Options(
         objects=objects,
         name=_name(name or clusters[0]["metadata"]["name"]),
         python=_interpreter(python),
@@ -97,40 +97,40 @@ def run(
         keep=keep,
         quiet=quiet,
     )
-    sys.exit(running.run(options).code)
+    sys.exit(run(options).code)
 
 
-@command.command("list")
+@local_command.command("list")
 @output("table", "json", "yaml")
 @examples("$ tfcluster local list")
-def list_(*, output: Format) -> None:
-    """List what runs on this machine."""
+def list_command(*, output: Format) -> None:
+    """List the runs on this machine."""
     from tfcluster.local import session
 
     found: list[dict[str, Any]] = [
         {"name": one.name, **one.about(), "folder": str(one.folder)} for one in session.running()
     ]
     if output != "table":
-        printing.data(found, output)
+        data(found, output)
         return
     if not found:
-        printing.say("nothing runs here; start one with `tfcluster local run -f FILE`")
+        say("nothing is running; start a run with `tfcluster local run -f FILE`")
     for one in found:
         age = time.time() - one.get("began", time.time())
         clusters = ", ".join(one.get("clusters", ()))
         click.echo(f"{one['name']}: {clusters}; process {one.get('pid', '?')}, for {age:.0f} s; {one['folder']}")
 
 
-@command.command()
+@local_command.command()
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if several run.")
 @examples("$ tfcluster local kill worker-1")
-def kill(*, tasks: tuple[str, ...], session: str | None) -> None:
-    """Kill the processes of tasks by SIGKILL, as a machine that runs out of memory does, and see the cluster heal.
+def kill_command(*, tasks: tuple[str, ...], session: str | None) -> None:
+    """Kill the processes of tasks with SIGKILL, to see how the cluster recovers.
 
     A TASK is named worker-1 or worker/1, or by its pod.
     """
-    from tfcluster.kubernetes_api import PODS, KubernetesApi
+    from tfcluster.kube.api import PODS, KubernetesApi
     from tfcluster.local.session import kubeconfig_of
 
     api = KubernetesApi.connect(kubeconfig=str(kubeconfig_of(session)))
@@ -143,12 +143,12 @@ def kill(*, tasks: tuple[str, ...], session: str | None) -> None:
     for task, processes in found.items():
         for pod, pid in processes:
             os.kill(pid, signal.SIGKILL)
-            printing.say(f"killed {task}: process {pid} of pod {pod}")
+            say(f"killed {task}: process {pid} of pod {pod}")
 
 
 def _processes(pods: list[dict[str, Any]], task: str) -> Any:
     """Give the pod and the process ID of each main process of a task."""
-    from tfcluster.task_names import read, task_of
+    from tfcluster.tasks import read, task_of
 
     for pod in pods:
         own = task_of(pod)
@@ -161,7 +161,7 @@ def _processes(pods: list[dict[str, Any]], task: str) -> Any:
 def _name(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
         raise click.BadParameter(
-            f"{name} is no name: use small letters, digits, and hyphens inside", param_hint="--name"
+            f"{name} is not a valid name: use lowercase letters, digits and hyphens", param_hint="--name"
         )
     return name
 
@@ -172,7 +172,7 @@ def _mapping(text: str) -> tuple[str, Path]:
         raise click.BadParameter(f"{text} is not IMAGEPATH=PATH, such as /opt/examples=examples", param_hint="--map")
     path = Path(here).expanduser().resolve()
     if not path.exists():
-        raise click.BadParameter(f"{here} is not there", param_hint="--map")
+        raise click.BadParameter(f"no such file or folder: {here}", param_hint="--map")
     return there, path
 
 
@@ -192,6 +192,6 @@ def _entry_point(text: str) -> tuple[str, list[str]]:
 def _interpreter(named: str | None) -> Path:
     found = shutil.which(Path(named).expanduser()) if named else sys.executable
     if not found:
-        raise click.BadParameter(f"{named} is no program that can be run", param_hint="--python")
+        raise click.BadParameter(f"{named} is not an executable program", param_hint="--python")
     # NB: links stay: by them Python finds its virtual environment.
     return Path(found).absolute()

@@ -1,34 +1,42 @@
-"""``tfcluster logs``: what the tasks say, in one stream."""
+"""``tfcluster logs``, ``events`` and ``wait``: what tasks say, what happened, and what is to come."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import sys
 import zlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
-from tfcluster import colours
 from tfcluster.client import Client
 from tfcluster.commands import output
-from tfcluster.commands.names import ClusterName, TaskName
-from tfcluster.commands.options import examples, place, seconds
-from tfcluster.log_batches import log_batches
-from tfcluster.log_lines import LogLine
-from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
-from tfcluster.task_names import names_one, spell
+from tfcluster.commands import output as printing
+from tfcluster.commands.options import ClusterName, Format, TaskName, examples, place, seconds
+from tfcluster.commands.options import output as output_option
+from tfcluster.logs.reader import LogLine
+from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
+from tfcluster.tasks import names_one, spell
+from tfcluster.terminal import wants_colour
 
-#: Colours that can be told apart on dark and on light ground.
+if TYPE_CHECKING:
+    from tfcluster.events import Event
+
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
 @click.command()
 @click.argument("name", type=ClusterName())
 @click.argument("tasks", nargs=-1, metavar="[JOB[-INDEX]]...", type=TaskName(jobs=True))
-@click.option("-f", "--follow", is_flag=True, help="Go on until the cluster has finished.")
-@click.option("-p", "--previous", is_flag=True, help="The failed pods that are kept, and earlier containers of pods.")
-@click.option("--since", type=seconds, help="Only lines that are younger, such as 30s, 5m or 1h.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only so many lines from the end of each log.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs until the cluster has finished.")
+@click.option("-p", "--previous", is_flag=True, help="Print the logs of kept failed pods, and of earlier containers.")
+@click.option("--since", type=seconds, help="Only lines newer than this, such as 30s, 5m or 1h.")
+@click.option("--tail", type=click.IntRange(min=0), help="The number of lines from the end of each log.")
 @click.option("-c", "--container", default="", help="The container.  [default: the one that runs the task]")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time, by the node's clock.")
 @click.option(
@@ -39,7 +47,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
     type=click.IntRange(min=1),
     default=MOST_FOLLOWED,
     show_default=True,
-    help="How many logs -f may follow at once.",
+    help="The largest number of logs that -f follows at the same time.",
 )
 @place
 @examples("""
@@ -48,7 +56,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
     $ tfcluster logs digits worker --previous     # why did they fail?
     $ tfcluster logs digits -f --since 1m         # ends when digits has finished
 """)
-def command(
+def logs_command(
     client: Client,
     name: str,
     tasks: tuple[str, ...],
@@ -62,18 +70,18 @@ def command(
     prefix: bool | None,
     max_log_requests: int,
 ) -> None:
-    """Print what tasks say, many tasks in one stream.
+    """Print the logs of tasks, many tasks in one stream.
 
-    A task is JOB-INDEX, such as worker-0; JOB alone means all its tasks; without any it is the whole cluster. A task
-    whose pod is replaced goes on in the next pod; a line on stderr says why. Exit code 1: there is no such cluster or
-    task, or a log could not be read.
+    A task is JOB-INDEX, such as worker-0; JOB alone means all its tasks; without any it is the whole cluster. If
+    a pod is replaced, the log continues with the next pod; a line on stderr says why. The exit code is 1 if the cluster
+    or task does not exist, or if a log could not be read.
     """
     if follow and previous:
         raise click.UsageError("--previous reads what has ended: leave out -f")
     request = LogRequest(tasks, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
     if prefix is None:
         prefix = not (len(tasks) == 1 and names_one(tasks[0]))
-    coloured = colours.wanted(sys.stdout)
+    coloured = wants_colour(sys.stdout)
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer
     for batch in log_batches(client.api, name, None, request, output.say):
@@ -107,3 +115,112 @@ class _Printed:
         colour = _COLOURS[(zlib.crc32(line.job.encode()) + line.index) % len(_COLOURS)]
         self._width = max(self._width, len(task))
         return click.style(f"{task:<{self._width}} │ ", fg=colour)
+
+
+@click.command()
+@click.argument("name", type=ClusterName())
+@click.option("-f", "--follow", is_flag=True, help="Follow new events until the cluster is deleted.")
+@click.option("--warnings", is_flag=True, help="Only warnings.")
+@place
+@output_option("table", "json", "yaml")
+@examples("""
+    $ tfcluster events digits
+    $ tfcluster events digits --warnings
+    $ tfcluster events digits --follow
+    $ tfcluster events digits -o json
+""")
+def events_command(*, client: Client, name: str, follow: bool, warnings: bool, output: Format) -> None:
+    """Print the events of a cluster and its pods, the oldest first.
+
+    Each line has the time of the last occurrence, the number of occurrences if more than one, and the task. The
+    operator's reasons are explained in docs/conditions.md. Kubernetes keeps events for an hour, also those of a deleted
+    cluster.
+
+    With --follow, json and yaml give one document for each event.
+    """
+    found = client.events(name, follow=follow)
+    chosen = (one for one in found if not warnings or one.type != "Normal")
+    if output != "table":
+        _data(chosen, output, follow=follow)
+        return
+    number = _print(chosen)
+    if not number:
+        words = "no warning" if warnings else "no event"
+        printing.say(
+            f"There is {words} of {name}: Kubernetes keeps events for an hour. Its state: tfcluster status {name}."
+        )
+
+
+def _print(events: Iterable[Event]) -> int:
+    console, number = printing.console(), 0
+    for one in events:
+        number += 1
+        times = f" (×{one.count})" if one.count > 1 else ""  # noqa: RUF001 - the sign of multiplication
+        warns = one.type != "Normal"
+        console.print(
+            Text.assemble(
+                (_time(one.time), "dim"),
+                "  ",
+                (f"{one.about or 'cluster':<12}", "bold"),
+                "  ",
+                (f"{one.reason}{times}", "yellow" if warns else ""),
+                "  ",
+                one.message,
+            )
+        )
+    return number
+
+
+def _data(events: Iterable[Event], kind: Format, *, follow: bool) -> None:
+    if not follow:
+        printing.data([_document(one) for one in events], kind)
+        return
+    for one in events:
+        if kind == "json":
+            click.echo(json.dumps(_document(one), ensure_ascii=False))
+        else:
+            click.echo("---")
+            printing.data(_document(one), kind)
+
+
+def _document(event: Event) -> dict[str, Any]:
+    fields = dataclasses.asdict(event)
+    del fields["uid"]
+    return {**fields, "time": _time(event.time)}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command()
+@click.argument("name", type=ClusterName())
+@click.option("--for", "goal", default="ready", show_default=True, metavar="GOAL", help="The goal, see above.")
+@click.option(
+    "--timeout", type=seconds, default="10m", show_default=True, help="The longest time to wait; 0 waits forever."
+)
+@place
+@examples("""
+    $ tfcluster wait digits
+    $ tfcluster wait digits --for finished --timeout 24h
+    $ tfcluster wait digits --for condition=MembershipPublished
+""")
+def wait_command(client: Client, name: str, goal: str, timeout: float) -> None:
+    """Wait until a TFCluster reaches a goal.
+
+    GOAL is ready, succeeded, failed, finished (either of the two), suspended (its pods are deleted), resized (every
+    task is ready and knows the others), updated (every pod is ready and has the newest template), deleted, or
+    condition=TYPE or condition=TYPE=STATUS. The exit code is 1 if the goal can no longer be reached, and 124 after the
+    time-out.
+    """
+    try:
+        found = client.wait(name, goal, timeout=timeout or None, tell=lambda words: output.say(f"waiting: {words}"))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from error
+    output.say(f"{name} is {_state(goal, found)}")
+
+
+def _state(goal: str, body: dict[str, Any] | None) -> str:
+    if body is None or not goal.startswith("condition="):
+        return "gone" if goal == "deleted" else goal
+    return f"as waited for: {goal.removeprefix('condition=')}"

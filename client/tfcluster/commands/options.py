@@ -1,38 +1,43 @@
-"""The options that many commands share: which cluster of Kubernetes, which namespace, how data is printed."""
+"""The options and arguments that many commands share; a shell completes names by asking the API server.
+
+NB: what completes must never be in the way: it waits a moment at the most, and an error completes nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from tfcluster.tasks import names_one, spell
 
 if TYPE_CHECKING:
-    # NB: it takes half a second, and what renders, converts or plays a manifest asks no API server.
-    from tfcluster.kubernetes_api import KubernetesApi
+    from tfcluster.client import Client
+    from tfcluster.kube.api import KubernetesApi
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Format = Literal["table", "json", "yaml"]
 
 
-#: The options that say which API server and namespace.
 _PLACE: Final = ("namespace", "context", "kubeconfig", "local", "session")
 
 
 def place(function: _Function) -> _Function:
     """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
 
-    def with_client(**arguments: Any) -> Any:
-        from tfcluster.client import Client
-
-        chosen = {name: arguments.pop(name) for name in _PLACE}
-        with Client(api_of(**chosen)) as client:
+    def with_client(*, connect: Callable[[], Client], namespace: str | None, **arguments: Any) -> Any:
+        del namespace
+        with connect() as client:
             return function(client=client, **arguments)
 
-    return _with_place(function, with_client)
+    return place_if_needed(_like(function, with_client))
 
 
 def place_if_needed(function: _Function) -> _Function:
@@ -47,24 +52,28 @@ def place_if_needed(function: _Function) -> _Function:
         chosen = {name: arguments.pop(name) for name in _PLACE}
         return function(connect=lambda: Client(api_of(**chosen)), namespace=chosen["namespace"], **arguments)
 
-    return _with_place(function, with_connect)
+    session = click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if there are several.")
+    local = click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine.")
+    return kubernetes(local(session(_like(function, with_connect))))
 
 
-def _with_place(function: _Function, wrapped: Any) -> _Function:
-    wrapped.__name__ = function.__name__
-    wrapped.__doc__ = function.__doc__
-    # NB: options and arguments that were declared below this decorator move with it.
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])
-    found = wrapped
+def kubernetes(function: _Function) -> _Function:
+    """Add the options that kubectl has, too: ``-n``, ``--context`` and ``--kubeconfig``."""
     for option in (
-        click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if several run."),
-        click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine."),
         click.option("--kubeconfig", type=click.Path(), help="The kubeconfig file.  [default: as kubectl has it]"),
         click.option("--context", help="The context in the kubeconfig.  [default: the current one]"),
         click.option("-n", "--namespace", help="The namespace.  [default: the context's]"),
     ):
-        found = option(found)
-    return found  # type: ignore[no-any-return]  # click's decorators keep the function
+        function = option(function)
+    return function
+
+
+def _like(function: _Function, wrapped: Any) -> _Function:
+    wrapped.__name__ = function.__name__
+    wrapped.__doc__ = function.__doc__
+    # NB: options and arguments that were declared below the decorator move with it.
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])
+    return wrapped  # type: ignore[no-any-return]  # click's decorators keep the function
 
 
 def api_of(
@@ -75,19 +84,13 @@ def api_of(
     local: bool = False,
     session: str | None = None,
 ) -> KubernetesApi:
-    """Connect to what the options name.
-
-    Raises:
-        UsageError: options that exclude each other.
-        UnreachableError: there are no credentials, or nothing runs on this machine.
-    """
     if local or session:
         if context or kubeconfig:
             raise click.UsageError("--local works on this machine: leave out --context and --kubeconfig")
         from tfcluster.local.session import kubeconfig_of
 
         kubeconfig = str(kubeconfig_of(session))
-    from tfcluster.kubernetes_api import KubernetesApi
+    from tfcluster.kube.api import KubernetesApi
 
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
@@ -101,7 +104,7 @@ def files(function: _Function) -> _Function:
         multiple=True,
         required=True,
         type=click.Path(allow_dash=True),
-        help="A manifest: a file, a folder, or - for the standard input.  Can be given several times.",
+        help="A manifest: a file, a folder, or - for standard input (repeatable).",
     )(function)
 
 
@@ -121,7 +124,7 @@ class _Seconds(click.ParamType[float]):
         if re.fullmatch(r"\d+(?:\.\d+)?", text):
             parts = [(text, "s")]
         elif not parts or "".join(number + unit for number, unit in parts) != text:
-            raise click.BadParameter(f"{text} is not a duration: write 90s, 10m or 1h30m", ctx, param)
+            raise click.BadParameter(f"{text} is not a duration: write, for example, 90s, 10m or 1h30m", ctx, param)
         found = sum(float(number) * self._units[unit] for number, unit in parts)
         if found > self._longest:
             raise click.BadParameter(f"{text} is longer than a hundred years: write a shorter time", ctx, param)
@@ -135,16 +138,12 @@ seconds: Final = _Seconds()
 def output(*formats: Format) -> Callable[[_Function], _Function]:
     """Add ``-o``; the command gets ``output``, one of these formats, by default the first."""
     return click.option(
-        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print."
+        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="The output format."
     )
 
 
 def examples(text: str) -> Callable[[_Function], _Function]:
-    """Add examples to the end of a command's help; a test runs each line that begins with ``$ ``.
-
-    Args:
-        text: the lines.
-    """
+    """Add examples to the end of a command's help; a test runs each line that begins with ``$ ``."""
 
     def with_examples(function: _Function) -> _Function:
         block = "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
@@ -153,3 +152,94 @@ def examples(text: str) -> Callable[[_Function], _Function]:
         return function
 
     return with_examples
+
+
+_Found = TypeVar("_Found")
+
+_PATIENCE: Final = 2.0
+_MOST_TASKS: Final = 200
+
+
+class ClusterName(click.ParamType[str]):
+    """The name of a TFCluster."""
+
+    name = "NAME"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del param
+        return [CompletionItem(one) for one in _soon(lambda: _clusters(ctx)) or () if one.startswith(incomplete)]
+
+
+class TaskName(click.ParamType[str]):
+    """A task as JOB-INDEX or JOB/INDEX, such as ``worker-0``; the command gets the word.
+
+    It completes the tasks of the TFCluster in the argument ``name``, or of the manifests in the option ``files``.
+    """
+
+    name = "JOB-INDEX"
+
+    def __init__(self, *, jobs: bool = False) -> None:
+        self._jobs = jobs
+        self.name = "JOB[-INDEX]" if jobs else "JOB-INDEX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read what was typed; fails as click does."""
+        word = str(value)
+        if names_one(word) or (self._jobs and word and "/" not in word):
+            return word
+        wanted = "a job and an index, such as worker-0" + (", or a job" if self._jobs else "")
+        return self.fail(f"write {wanted}, not {value}", param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Give the tasks, and jobs, that begin so."""
+        del param
+        replicas = _soon(lambda: _replicas(ctx)) or {}
+        found = [one for one in _spellings(replicas, jobs=self._jobs) if one.startswith(incomplete)]
+        return [CompletionItem(one) for one in found[:_MOST_TASKS]]
+
+
+def _spellings(replicas: Mapping[str, int], *, jobs: bool) -> Iterator[str]:
+    if jobs:
+        yield from sorted(replicas)
+    for job in sorted(replicas):
+        yield from (spell(job, index) for index in range(replicas[job]))
+
+
+def _soon(ask: Callable[[], _Found]) -> _Found | None:
+    """Give an answer that comes soon, and None where there is an error or none comes."""
+    answers: list[_Found] = []
+
+    def answer() -> None:
+        with contextlib.suppress(Exception):  # whatever it is, a shell that completes is no place to tell it
+            answers.append(ask())
+
+    # NB: a credential plug-in of the kubeconfig may hang; no time-out of a request helps against that.
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    return answers[0] if answers else None
+
+
+def _clusters(ctx: click.Context) -> list[str]:
+    with _client(ctx) as client:
+        return sorted(one["metadata"]["name"] for one in client.list())
+
+
+def _replicas(ctx: click.Context) -> Mapping[str, int]:
+    if files := ctx.params.get("files"):
+        from tfcluster.manifest.files import read
+
+        bodies = [one.body for one in read(files).clusters]
+    elif name := ctx.params.get("name"):
+        with _client(ctx) as client:
+            bodies = [client.get(name)]
+    else:
+        return {}
+    return {job: int(fields.get("replicas", 1)) for body in bodies for job, fields in body["spec"]["jobs"].items()}
+
+
+def _client(ctx: click.Context) -> Any:
+    from tfcluster.client import Client
+
+    chosen = ("namespace", "context", "kubeconfig", "local", "session")
+    return Client(api_of(**{name: ctx.params[name] for name in chosen if ctx.params.get(name)}))

@@ -11,11 +11,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from tfcluster import yaml_writing
 from tfcluster.errors import TFClusterError
-from tfcluster.standing import printable
+from tfcluster.manifest.yaml import write
+from tfcluster.terminal import printable
 
-#: The colours of states, for every command.
 STYLES: Final = {
     "good": "green",
     "waiting": "yellow",
@@ -40,16 +39,10 @@ def console(*, err: bool = False) -> Console:
 
 
 def data(document: Any, kind: str) -> None:
-    """Print data as JSON or YAML.
-
-    Args:
-        document: dicts, lists, texts and numbers.
-        kind: "json" or "yaml".
-    """
     if kind == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        click.echo(yaml_writing.write(document), nl=False)
+        click.echo(write(document), nl=False)
 
 
 def write_file(path: Path, text: str) -> None:
@@ -67,10 +60,8 @@ def say(words: str) -> None:
 
 
 def styled(words: str, style: str) -> Text:
-    """Give words in one of STYLES."""
     return Text(words, style=STYLES[style])
 
 
 def is_terminal() -> bool:
-    """Tell whether a person looks at stdout."""
     return sys.stdout is not None and sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""The command ``tfcluster``: which commands there are, and how an error reaches the user."""
+"""The command ``tfcluster``: which commands there are, completion, and how an error reaches the user."""
 
 from __future__ import annotations
 
@@ -6,21 +6,59 @@ import contextlib
 import errno
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
+from click.shell_completion import ShellComplete, get_completion_class
 
 import tfcluster_resolver
-from tfcluster import colours, exit_codes
-from tfcluster.errors import TFClusterError
+from tfcluster.commands.options import examples, kubernetes
+from tfcluster.errors import ExitCode, TFClusterError
+from tfcluster.terminal import wants_colour
 
-#: The commands in the order in which one meets them; each is the ``command`` of the module of that name.
+#: The commands in the order in which one meets them, each with its summary: `tfcluster --help` imports none of them.
 COMMANDS: Final = {
-    "Look": ("status", "logs", "matrix", "wait", "events", "doctor", "report"),
-    "Make": ("create", "convert", "render", "diff", "apply"),
-    "Change": ("scale", "suspend", "resume", "restart", "delete"),
-    "Work with": ("session", "local", "completion"),
+    "Look": {
+        "status": "Show a cluster with its tasks, or all clusters.",
+        "logs": "Print the logs of tasks, many tasks in one stream.",
+        "matrix": "Show which tasks see each other, by device filter and network policy.",
+        "wait": "Wait until a TFCluster reaches a goal.",
+        "events": "Print the events of a cluster and its pods, the oldest first.",
+        "doctor": "Find problems of the installation or a cluster, and what to do.",
+        "report": "Write a tar.gz file for a bug report.",
+    },
+    "Make": {
+        "create": "Generate a manifest from a few options.",
+        "convert": "Convert Kubeflow's TFJobs to TFClusters.",
+        "render": "Print the objects that the operator would create, and the view of each task.",
+        "diff": "Show what applying a manifest would change: fields, pods, and what tasks see.",
+        "apply": "Create or update TFClusters from files.",
+    },
+    "Change": {
+        "scale": "Set the number of tasks of a job.",
+        "suspend": "Delete the pods of TFClusters and keep everything else.",
+        "resume": "Restart suspended TFClusters from the beginning.",
+        "restart": "Restart one task (JOB-INDEX), a job (JOB), or every job.",
+        "delete": "Delete TFClusters with everything that they own.",
+    },
+    "Work with": {
+        "session": "Forward local ports to tasks, until Ctrl-C.",
+        "local": "Run a TFCluster on this machine, without Kubernetes.",
+        "completion": "Print the shell completion script.",
+    },
+}
+_MODULES: Final = {
+    "status": ("status",),
+    "logs": ("logs", "events", "wait"),
+    "doctor": ("doctor", "report"),
+    "make": ("create", "apply"),
+    "preview": ("render", "diff", "matrix"),
+    "convert": ("convert",),
+    "change": ("scale", "suspend", "resume", "restart", "delete"),
+    "session": ("session",),
+    "local": ("local",),
+    "root": ("completion",),
 }
 
 
@@ -29,7 +67,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class _Root(click.Group):
-    """The commands, each imported when it is asked for: ``tfcluster --help`` must not take a second."""
+    """The commands, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -38,21 +76,24 @@ class _Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"tfcluster.commands.{cmd_name}")
-        command: click.Command = module.command
+        name = next(module for module, names in _MODULES.items() if cmd_name in names)
+        module = importlib.import_module(f"tfcluster.commands.{name}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
-        for title, names in COMMANDS.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name.ljust(width), one.get_short_help_str(100)) for name, one in found if one is not None]
+        for title, summaries in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in summaries.items()])
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _told():
-            return super().make_context(*args, **kwargs)
+            found = super().make_context(*args, **kwargs)
+        # NB: not in the group's callback, which completion does not call.
+        given = {name: value for name, value in found.params.items() if value is not None}
+        found.default_map = dict.fromkeys(self.list_commands(found), given)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         with _told():
@@ -66,30 +107,64 @@ def _told() -> Iterator[None]:
         yield
     except TFClusterError as error:
         # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
-        from tfcluster.standing import printable
+        from tfcluster.terminal import printable
 
-        click.secho(printable(f"Error: {error}"), err=True, fg="red" if colours.wanted(sys.stderr) else None)
+        click.secho(printable(f"Error: {error}"), err=True, fg="red" if wants_colour(sys.stderr) else None)
         if error.hint:
             click.echo(printable(error.hint), err=True)
         raise click.exceptions.Exit(error.exit_code) from error
     except BrokenPipeError as error:
         # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
         sys.stdout = None
-        raise click.exceptions.Exit(exit_codes.OK) from error
+        raise click.exceptions.Exit(ExitCode.OK) from error
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
         sys.stdout = None  # NB: what is still to be written would fail again at the exit
         click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
-        raise click.exceptions.Exit(exit_codes.FAILED) from error
+        raise click.exceptions.Exit(ExitCode.FAILED) from error
     except KeyboardInterrupt as error:
-        raise click.exceptions.Exit(exit_codes.INTERRUPTED) from error
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(tfcluster_resolver.__version__, prog_name="tfcluster")
-def root() -> None:
+@kubernetes
+def root(**_: str | None) -> None:
     """TensorFlow clusters on Kubernetes, and on this machine.
 
     Start with `tfcluster local run -f FILE` on this machine, or `tfcluster status` where an operator is installed.
+    -n, --context and --kubeconfig can stand before or after the command.
     """
+
+
+_HOW = {
+    "bash": "source <(tfcluster completion bash)",
+    "zsh": "source <(tfcluster completion zsh)",
+    "fish": "tfcluster completion fish | source",
+}
+
+
+def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
+    """Complete a command line."""
+    *before, last = words or [""]
+    completing = ShellComplete(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE")
+    found = completing.get_completions(list(before), last)
+    return [one.value for one in found if one.type == "plain"], any(one.type in {"file", "dir"} for one in found)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_HOW)))
+@examples("""
+    $ tfcluster completion bash
+    source <(tfcluster completion bash)      # in ~/.bashrc
+""")
+def completion_command(shell: str) -> None:
+    """Print the shell completion script.
+
+    kubectl completes the plug-in by itself where `kubectl_complete-tfcluster` is on the PATH.
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(found(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE").source())

@@ -11,15 +11,23 @@ import click
 
 from tfcluster.client import Client
 from tfcluster.commands import output
-from tfcluster.commands.names import ClusterName, TaskName
-from tfcluster.commands.options import examples, place
+from tfcluster.commands.options import ClusterName, TaskName, examples, place
 from tfcluster.errors import NotRunningError
-from tfcluster.forward_plan import JUPYTER, TENSORBOARD, Forward, Wish, plan_forwards, read_wish, task_port
-from tfcluster.kubernetes_api import PODS, Object
+from tfcluster.forward import (
+    HOST,
+    JUPYTER,
+    TENSORBOARD,
+    Forward,
+    PortForwards,
+    Wish,
+    plan_forwards,
+    read_wish,
+    task_port,
+)
+from tfcluster.kube.api import PODS, Object
 from tfcluster.local.addresses import LOCAL_PORTS
 from tfcluster.local.session import is_of_a_run
-from tfcluster.port_forwards import HOST, PortForwards
-from tfcluster.task_names import task_of
+from tfcluster.tasks import task_of
 from tfcluster_operator.declaration import naming
 
 
@@ -29,7 +37,6 @@ class PortType(click.ParamType[Wish]):
     name = "LOCAL:REMOTE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Wish:
-        """Read it."""
         if isinstance(value, Wish):
             return value
         try:
@@ -40,7 +47,7 @@ class PortType(click.ParamType[Wish]):
 
 @click.command()
 @click.argument("name", type=ClusterName())
-@click.option("--port", "ports", type=PortType(), multiple=True, help="A port; 0:REMOTE takes a free one here.")
+@click.option("--port", "ports", type=PortType(), multiple=True, help="A port; 0:REMOTE takes a free local port.")
 @click.option("--task", type=TaskName(), help="The task.  [default: the first of the job that names the port]")
 @click.option("--tensorboard", is_flag=True, help="The port of TensorBoard.")
 @click.option("--jupyter", is_flag=True, help="The port of Jupyter.")
@@ -51,7 +58,7 @@ class PortType(click.ParamType[Wish]):
     $ tfcluster session digits --tensorboard --open
     $ tfcluster session digits --task worker-1 --port 18000:8000
 """)
-def command(
+def session_command(
     client: Client,
     name: str,
     *,
@@ -61,10 +68,10 @@ def command(
     jupyter: bool,
     open_: bool,
 ) -> None:
-    """Make ports of tasks reachable on this machine, until Ctrl-C.
+    """Forward local ports to tasks, until Ctrl-C.
 
-    Where a pod is replaced, new connections go to the next one, and wait until it is there. Without options it looks
-    for container ports named tensorboard, jupyter or http, and for 6006 and 8888.
+    If a pod is replaced, new connections wait for the next pod. Without options, the container ports named tensorboard,
+    jupyter or http, and the ports 6006 and 8888, are forwarded.
     """
     titles = [title for title, wanted in ((TENSORBOARD, tensorboard), (JUPYTER, jupyter)) if wanted]
 
@@ -85,19 +92,14 @@ def command(
         return forwards
 
     forwards = PortForwards(
-        client.api,
-        name,
-        None,
-        choose=choose,
-        began=lambda bound: _began(bound, open_=open_),
-        tell=output.say,
+        client.api, name, choose=choose, began=lambda bound: _began(bound, open_=open_), tell=output.say
     )
     asyncio.run(forwards.run())
 
 
 def _local_port(client: Client, name: str, forward: Forward) -> int:
     """Find the port of this machine at which a task of a local run listens."""
-    for pod in client.api.list(PODS, client.namespace, labels=f"{naming.LABEL_CLUSTER}={name}").items:
+    for pod in client.api.list(PODS, client.namespace, labels=f"{naming.LABEL_CLUSTER}={name}"):
         if task_of(pod) == forward.task and pod["status"].get("phase") == "Running":
             return int(pod["status"].get(LOCAL_PORTS, {}).get(str(forward.remote), forward.remote))
     raise NotRunningError(

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from tfcluster.client import Client
-from tfcluster.commands import output
-from tfcluster.commands.names import ClusterName
-from tfcluster.commands.options import Format, examples, place
+from tfcluster.commands import output as printing
+from tfcluster.commands.options import ClusterName, Format, examples, place
 from tfcluster.commands.options import output as output_option
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tfcluster.picture import Picture
-    from tfcluster.text_columns import Paper
+    from tfcluster.status.picture import Picture
+    from tfcluster.status.text import Paper
 
 
 @click.command()
 @click.argument("name", required=False, type=ClusterName())
 @place
-@click.option("-A", "--all-namespaces", is_flag=True, help="The clusters of all namespaces.")
-@click.option("-w", "--watch", is_flag=True, help="Go on: draw again at each change; on a pipe, print each change.")
-@click.option("--all-tasks", is_flag=True, help="Show each task, also where many neighbours are alike.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="List the clusters of all namespaces.")
+@click.option("-w", "--watch", is_flag=True, help="Redraw at each change; on a pipe, print each change.")
+@click.option("--all-tasks", is_flag=True, help="Show each task, also if many neighbours are alike.")
 @output_option("table", "json", "yaml")
 @examples("""
     $ tfcluster status
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     tfcluster status digits --watch
     tfcluster status digits -o json | jq -r '.jobs[].tasks[] | select(.state != "Ready") | .name'
 """)
-def command(
+def status_command(
     *, client: Client, name: str | None, all_namespaces: bool, watch: bool, all_tasks: bool, output: Format
 ) -> None:
     """Show a cluster with its tasks, or all clusters.
 
     A task is shown with its state, pod, node, restarts, devices, whether its newest view was delivered, and the cause
-    if it is not ready. In a large cluster, neighbouring tasks that are alike share a line. What each reason means is
+    if it is not ready. In a large cluster, neighbouring tasks that are alike share a line. The reasons are explained
     in docs/conditions.md.
 
     With -o json or yaml, one cluster has the keys name, namespace, state, reason, message, notices, ready, restarts,
@@ -56,139 +55,109 @@ def command(
         raise click.UsageError("leave out NAME or -A: a name is looked for in one namespace")
     namespace = "" if all_namespaces else None
     if watch:
-        seen = _watched_all(client, namespace) if name is None else _watched(client, name, all_tasks=all_tasks)
-        _follow(seen, output)
-    elif name is None:
-        _show_all(client, namespace, output)
-    else:
-        _show(client, name, output, all_tasks=all_tasks)
-
-
-def _show(client: Client, name: str, kind: Format, *, all_tasks: bool) -> None:
-    from tfcluster import looking
-    from tfcluster.status_document import document_of
-
-    picture = looking.look(client, name)
-    if kind != "table":
-        output.data(document_of(picture), kind)
+        _follow(_watched_all(client, namespace) if name is None else _watched(client, name, all_tasks), output)
         return
-    _print(_drawing(picture, _paper(), all_tasks=all_tasks))
+    from tfcluster.status import load
 
-
-def _show_all(client: Client, namespace: str | None, kind: Format) -> None:
-    from tfcluster import looking
-    from tfcluster.status_document import list_of
-
-    pictures = looking.look_at_all(client, namespace)
-    if kind != "table":
-        output.data(list_of(pictures), kind)
-    elif pictures:
-        _print(_table(pictures, namespace))
+    if name is not None:
+        shown = _of_one(load.look(client.api, name)[1], None, all_tasks)
     else:
-        where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
-        output.say(f"There is no TFCluster {where}. Make one with `tfcluster create`.")
+        pictures = load.look_at_all(client.api, namespace)
+        shown = _of_all(pictures, (), namespace)
+        if not pictures and output == "table":
+            where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
+            printing.say(f"There is no TFCluster {where}. Create one with `tfcluster create`.")
+            return
+    if output != "table":
+        printing.data(shown.document, output)
+    for line in shown.lines if output == "table" else ():
+        printing.console().print(line)
 
 
-class _Sight:
-    """One look during a watch, in each of the ways in which it can be shown."""
+class _Shown(NamedTuple):
+    """One look in each of the ways in which it can be shown."""
 
-    def __init__(self, document: Any, lines: Iterable[Text], news: Iterable[str]) -> None:
-        self.document = document
-        self.lines = lines
-        self.news = news
+    document: Any
+    lines: list[Text]
+    news: list[str]
 
 
-def _watched(client: Client, name: str, *, all_tasks: bool) -> Iterator[_Sight]:
-    from tfcluster import looking
-    from tfcluster.status_changes import changes
-    from tfcluster.status_document import document_of
+def _of_one(picture: Picture, before: Picture | None, all_tasks: bool) -> _Shown:
+    from tfcluster.status.document import changes, document_of
+    from tfcluster.status.text import UNFOLDED, draw
+
+    lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
+    return _Shown(document_of(picture), lines, [*changes(before, picture)])
+
+
+def _of_all(pictures: Sequence[Picture], before: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
+    from tfcluster.status.document import changes_of_list, list_of
+    from tfcluster.status.text import draw_list
+
+    lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
+    lines += [printing.styled(trouble, "waiting")] if trouble else []
+    return _Shown(list_of(pictures), lines, [*changes_of_list(before, pictures)])
+
+
+def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
+    from tfcluster.status import load
 
     before: Picture | None = None
-    for picture in looking.watch(client, name, tick=_tick()):
+    for picture in load.watch(client.api, name, tick=_tick()):
         if picture is None:
-            output.say(f"TFCluster {name} is gone.")
+            printing.say(f"TFCluster {name} was deleted.")
             return
-        yield _Sight(
-            document_of(picture), _drawing(picture, _paper(), all_tasks=all_tasks), list(changes(before, picture))
-        )
+        yield _of_one(picture, before, all_tasks)
         before = picture
 
 
-def _watched_all(client: Client, namespace: str | None) -> Iterator[_Sight]:
-    from tfcluster import looking
-    from tfcluster.status_changes import changes_of_list
-    from tfcluster.status_document import list_of
+def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
+    from tfcluster.status import load
 
-    before: dict[str, Picture] = {}
-    for pictures, trouble in looking.watch_all(client, namespace, tick=_tick()):
-        after = {f"{one.namespace}/{one.name}": one for one in pictures}
-        lines = _table(pictures, namespace)
-        yield _Sight(
-            list_of(pictures),
-            [*lines, *([output.styled(trouble, "waiting")] if trouble else [])],
-            list(changes_of_list(before, after)),
-        )
-        before = after
+    before: list[Picture] = []
+    for pictures, trouble in load.watch_all(client.api, namespace, tick=_tick()):
+        yield _of_all(pictures, before, namespace, trouble)
+        before = pictures
 
 
 def _tick() -> float | None:
     """Let ages grow on a terminal: once a second, without a request."""
-    return 1.0 if output.is_terminal() else None
+    return 1.0 if printing.is_terminal() else None
 
 
-def _follow(seen: Iterator[_Sight], kind: Format) -> None:
+def _follow(seen: Iterator[_Shown], kind: Format) -> None:
     if kind != "table":
         last: Any = None
-        for sight in seen:
-            if sight.document != last:
-                last = sight.document
-                click.echo(json.dumps(last, ensure_ascii=False) if kind == "json" else _yaml(last))
-    elif output.is_terminal():
+        for shown in seen:
+            if shown.document != last:
+                last = shown.document
+                if kind == "json":
+                    click.echo(json.dumps(last, ensure_ascii=False))
+                else:
+                    click.echo("---")
+                    printing.data(last, kind)
+    elif printing.is_terminal():
         _live(seen)
     else:
-        for sight in seen:
-            for line in sight.news:
+        for shown in seen:
+            for line in shown.news:
                 click.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}")
 
 
-def _live(seen: Iterator[_Sight]) -> None:
+def _live(seen: Iterator[_Shown]) -> None:
     from rich.console import Group
     from rich.live import Live
 
     # NB: lines have the width already; a console that wraps softly would count them wrongly.
-    screen = output.console()
+    screen = printing.console()
     screen.soft_wrap = False
     with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        for sight in seen:
-            live.update(Group(*sight.lines), refresh=True)
-
-
-def _yaml(document: Any) -> str:
-    from tfcluster import yaml_writing
-
-    return f"---\n{yaml_writing.write(document)}".rstrip()
+        for shown in seen:
+            live.update(Group(*shown.lines), refresh=True)
 
 
 def _paper() -> Paper:
-    from tfcluster.text_columns import Paper
+    from tfcluster.status.text import Paper
 
-    console = output.console()
-    return Paper(console.width if output.is_terminal() else None, fancy=console.encoding.startswith("utf"))
-
-
-def _drawing(picture: Picture, paper: Paper, *, all_tasks: bool) -> list[Text]:
-    from tfcluster.status_text import UNFOLDED, draw
-
-    return draw(picture, paper, now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
-
-
-def _table(pictures: Sequence[Picture], namespace: str | None) -> list[Text]:
-    from tfcluster.status_text import draw_list
-
-    return draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
-
-
-def _print(lines: Iterable[Text]) -> None:
-    console = output.console()
-    for line in lines:
-        console.print(line)
+    console = printing.console()
+    return Paper(console.width if printing.is_terminal() else None, fancy=console.encoding.startswith("utf"))

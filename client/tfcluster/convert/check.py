@@ -1,19 +1,96 @@
-"""The proof that a TFJob and the TFCluster made of it tell each replica the same.
+"""The proof that a TFJob and the TFCluster made of it tell each replica the same by TF_CONFIG.
 
+TFJob's rules are in ``pkg/controller.v1/tensorflow/tensorflow.go`` of kubeflow/training-operator, v1.9.4 and v1.0.
 Addresses are compared by the name of the pod and the port: TFJob has a Service for each replica, a TFCluster one, so
 that the domain after the pod's name differs.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.convert import tf_configs, tfjob
-from tfcluster.convert.tf_configs import Seen
+from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import TFJob
-from tfcluster_operator.declaration.spec import EVALUATOR
+from tfcluster.manifest.validate import complete
+from tfcluster.terminal import few
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.declaration.spec import EVALUATOR, Task
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.life.tf_config import tf_config_of
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_resolver import contract
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one replica is told.
+
+    ``cluster`` has the address of each task by job and index; ``task`` is its own job and index.
+    """
+
+    cluster: Mapping[str, Mapping[int, str]]
+    task: tuple[str, int]
+
+
+#: By job and index; None for a replica that is told nothing.
+Told = dict[tuple[str, int], Seen | None]
+
+
+def by_tfjob(job: TFJob) -> Told:
+    """Work out the TF_CONFIG that TFJob sets for each replica."""
+    whole = {
+        one.job: {i: f"{job.name}-{one.job}-{i}.{job.namespace}.svc:{one.port}" for i in range(one.count)}
+        for one in job.replicas
+        # NB: the evaluator came into the cluster with the last form of v1.
+        if one.job != EVALUATOR or job.api_version == tfjob.CURRENT
+    }
+    told: Told = {}
+    for one in job.replicas:
+        for index in range(one.count):
+            cluster = _sparse(whole, one.job, index) if job.dynamic else whole
+            seen = Seen({name: tasks for name, tasks in cluster.items() if tasks}, (one.job, index))
+            told[one.job, index] = seen if job.distributed else None
+    return told
+
+
+def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dict[str, dict[int, str]]:
+    if job == "worker":
+        return {"worker": {index: whole[job][index]}, "ps": dict(whole.get("ps", {}))}
+    # NB: TFJob lists a ps alone in its cluster, so that it has the index 0 there whatever its own.
+    return {"ps": {0: whole[job][index]}} if job == "ps" else {}
+
+
+def by_tfcluster(document: Mapping[str, Any]) -> Told:
+    return {task: None if text is None else _read(text) for task, text in texts_of(document).items()}
+
+
+def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
+    """Give the TF_CONFIG that the operator sets for each task, by the operator's own code."""
+    cluster = parse(complete(document, "default"))
+    texts: dict[tuple[str, int], str | None] = {}
+    for views in views_of(call_roll(cluster, Observed())).of_jobs:
+        for index in range(views.job.replicas):
+            file = views.files.get(contract.task_view_file(index)) or views.files.get(contract.VIEW_FILE)
+            texts[views.job.name, index] = None
+            if cluster.sets_tf_config and file is not None:
+                texts[views.job.name, index] = tf_config_of(cluster, Task(views.job, index), file.text)
+    return texts
+
+
+def _read(text: str) -> Seen:
+    config = json.loads(text)
+    return Seen(
+        {
+            job: dict(enumerate(tasks)) if isinstance(tasks, list) else {int(i): at for i, at in tasks.items()}
+            for job, tasks in config["cluster"].items()
+        },
+        (config["task"]["type"], config["task"]["index"]),
+    )
+
 
 #: Why a difference is wanted: the defects as docs/tfjob.md numbers them.
 D5: Final = "D5: with dynamic workers TFJob gives it an empty or wrong cluster"
@@ -45,12 +122,7 @@ class Comparison:
 
 
 def compare(job: TFJob, cluster: Mapping[str, Any]) -> Comparison:
-    """Compare what both tell each replica.
-
-    Raises:
-        InvalidSpecError: the operator would refuse the TFCluster.
-    """
-    theirs, ours = tf_configs.by_tfjob(job), tf_configs.by_tfcluster(cluster)
+    theirs, ours = by_tfjob(job), by_tfcluster(cluster)
     differences = [
         difference
         for task in sorted(theirs.keys() & ours.keys())
@@ -101,10 +173,7 @@ def _plain(tasks: Mapping[int, str]) -> dict[int, str]:
 
 
 def _listed(tasks: Mapping[int, str]) -> str:
-    if not tasks:
-        return "nothing"
-    first = ", ".join(f"{index} at {address}" for index, address in sorted(tasks.items())[:3])
-    return f"{first}, … ({len(tasks)} tasks)" if len(tasks) > 3 else first
+    return few([f"{index} at {address}" for index, address in sorted(tasks.items())]) or "nothing"
 
 
 def _name(task: tuple[str, int]) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert import run_policy, templates, tfjob
-from tfcluster.convert.fields import SERVERS
-from tfcluster.convert.tfjob import Replicas, TFJob
-from tfcluster.convert.verdicts import Findings, Outcome, Path, Verdict, leaves, said
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves, said
+from tfcluster.convert.yaml import plain
+from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
 
-_NAME: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
-_LONGEST: Final = 63
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: Fields of metadata that the API server sets.
+_SERVERS: Final = (
+    *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+    *("managedFields", "selfLink"),
+)
 _QUEUE: Final = "kueue.x-k8s.io/"
 _LOST: Final = "a TFJob has no such field, and neither has a TFCluster: put it where it belongs, or remove it"
 
@@ -36,7 +38,6 @@ class Conversion:
     moved: Mapping[Path, Path]
 
     def of(self, *outcomes: Outcome) -> list[Verdict]:
-        """Give the verdicts of some outcomes."""
         return [one for one in self.verdicts if one.outcome in outcomes]
 
 
@@ -44,13 +45,6 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
     """Convert a TFJob.
 
     Every value of the manifest has a verdict, or a node around it has one.
-
-    Args:
-        manifest: an object of kind TFJob.  It is not changed; parts of its type are in the result where they are
-            carried over.
-
-    Returns:
-        The TFCluster and the verdicts.
     """
     findings = Findings()
     version = str(manifest.get("apiVersion"))
@@ -64,7 +58,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
         return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
     cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
-    cluster["metadata"] = _metadata(manifest, job, findings)
+    cluster["metadata"] = _metadata(manifest, findings)
     cluster["spec"] = _spec(manifest, job, findings)
     for path, value in leaves(manifest):
         if value is None or value in ({}, []) or findings.judged(path):
@@ -73,22 +67,38 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
             findings.say(Outcome.LEFT_OUT, ("status",), "it says what has happened to the TFJob")
         else:
             findings.say(Outcome.LOSSY, path, f"{_LOST} (it is {said(value)})")
-    refused = any(one.outcome is Outcome.REFUSED for one in findings.verdicts)
-    return Conversion(job, None if refused else cluster, tuple(findings.verdicts), findings.moved)
+    _judge(cluster, findings)
+    return Conversion(job, None if findings.refused else cluster, tuple(findings.verdicts), findings.moved)
 
 
-def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
+def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
+    """Say what the API server or the operator would reject or drop, by its place in the TFJob."""
+    refused = [one.path for one in findings.verdicts if one.outcome is Outcome.REFUSED]
+    body = plain(cluster)
+    for one in problems(body) or unreadable(complete(body, "default")):
+        known = [(from_, to) for from_, to in findings.moved.items() if one.where[: len(to)] == to]
+        source, target = max(known, key=lambda pair: len(pair[1]), default=((), ()))
+        path = (*source, *one.where[len(target) :])
+        if any(path[: len(told)] == told for told in refused):
+            continue
+        outcome, words = Outcome.REFUSED, one.words
+        if words.startswith(NO_FIELD):
+            outcome = Outcome.NOTED
+            words = "no pod has this field: the API server drops it, as it does from a TFJob. Correct it, or remove it"
+        findings.remark(outcome, path, words)
+
+
+def _metadata(manifest: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     raw = manifest.get("metadata")
     if not isinstance(raw, Mapping) or not (raw.get("name") or raw.get("generateName")):
         words = "there is no name: write metadata.name (for a trial of Katib any name)"
         findings.say(Outcome.REFUSED, ("metadata",), words)
         return {}
     findings.moved["metadata",] = ("metadata",)
-    _check_name(raw, job, findings)
     found: dict[str, Any] = {}
     for key, value in raw.items():
         path: Path = ("metadata", key)
-        if key in SERVERS:
+        if key in _SERVERS:
             findings.say(Outcome.LEFT_OUT, path, "the API server sets it")
         elif key in ("labels", "annotations"):
             if kept := _words(value, path, findings):
@@ -104,13 +114,8 @@ def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> di
 
 def _words(held: Any, path: Path, findings: Findings) -> Any:
     if not isinstance(held, Mapping):
-        if held is not None:
-            findings.say(Outcome.REFUSED, path, f"it is {said(held)}, and must be an object")
-        return None
-    for key, value in held.items():
-        if not isinstance(value, str):
-            words = f"it is {said(value)}, and must be a text: put it into quotes"
-            findings.say(Outcome.REFUSED, (*path, key), words)
+        findings.move(path, path)
+        return held
     kept = copy.deepcopy(held)
     for key in list(held):
         if key == _APPLIED:
@@ -122,21 +127,6 @@ def _words(held: Any, path: Path, findings: Findings) -> Any:
         else:
             findings.move((*path, key), (*path, key))
     return kept
-
-
-def _check_name(raw: Mapping[str, Any], job: TFJob, findings: Findings) -> None:
-    key = "name" if raw.get("name") else "generateName"
-    if not _NAME.fullmatch(job.name) or len(job.name) > _LONGEST:
-        words = f"{job.name} cannot name a Service: use at most {_LONGEST} lower case letters, digits and hyphens"
-        findings.say(Outcome.REFUSED, ("metadata", key), f"{words}, with a letter first and no hyphen last")
-    for one in job.replicas:
-        last = naming.pod_name(job.name, one.job, max(one.count - 1, 0))
-        if len(last) > _LONGEST:
-            words = (
-                f"the last {one.key} would be the pod {last}, of {len(last)} characters: shorten the name by "
-                f"{len(last) - _LONGEST} (TFJob takes it, and makes no Services for it)"
-            )
-            findings.say(Outcome.REFUSED, ("metadata", key), words)
 
 
 def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
@@ -152,8 +142,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
     _resolver(spec, job, findings)
     jobs: dict[str, Any] = {}
     copies: dict[int, dict[str, Any]] = {}
-    if job.replicas:
-        findings.moved["spec", "tfReplicaSpecs"] = ("spec", "jobs")
+    findings.moved["spec", "tfReplicaSpecs"] = ("spec", "jobs")
     for one in job.replicas:
         jobs[one.job] = _job(one, job, findings, copies)
         if len(ports) > 1 and one.port != tfjob.DEFAULT_PORT:
@@ -167,7 +156,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
 
 
 def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
-    """Let programs find what they found: TF_CONFIG or none, and the image's own program and PYTHONPATH."""
+    """Let programs find what they found: TF_CONFIG or none, and the image's own PYTHONPATH."""
     tasks = sum(one.count for one in job.replicas)
     if job.distributed and tasks <= MOST_TASKS_WITH_TF_CONFIG:
         spec["resolver"] = {"tfConfig": "Environment"}
@@ -180,19 +169,10 @@ def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
             "each command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
         )
         findings.remark(Outcome.LOSSY, ("spec", "tfReplicaSpecs"), words)
-    if not job.distributed or any(_runs_its_image(one) for one in job.replicas):
+    else:
         spec["resolver"] = {"delivery": "None"}
-        words = (
-            "with ConfigMap the pods get PYTHONPATH, and a container without a command runs its task's TensorFlow "
-            "server in place of the image's program"
-        )
+        words = "with ConfigMap the pods get PYTHONPATH, which hides the image's own"
         findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.delivery")
-
-
-def _runs_its_image(one: Replicas) -> bool:
-    found = tfjob.containers(one.template)
-    main = next((c for c in found if c.get("name") == tfjob.CONTAINER), found[0] if found else {})
-    return not main.get("command") and not main.get("args")
 
 
 def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -200,8 +180,8 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     target: Path = ("spec", "jobs", one.job)
     findings.moved[path] = target
     found: dict[str, Any] = {}
-    if one.counted:
-        found["replicas"] = one.count
+    if one.replicas is not None:
+        found["replicas"] = one.replicas
         findings.move((*path, "replicas"), (*target, "replicas"))
     found["restartPolicy"] = _restart_policy(one, job, path, target, findings)
     if one.job == "evaluator" and (job.api_version == tfjob.CURRENT):

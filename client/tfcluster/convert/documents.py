@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.convert import admission, beside, comments, notation, tfjob
+from tfcluster.convert import tfjob
 from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.verdicts import Path
+from tfcluster.convert.templates import addresses_in, labels_in, texts
+from tfcluster.convert.tfjob import Path, TFJob, spelled
+from tfcluster.convert.yaml import Comment, as_written, dump, put_in, taken_out
 from tfcluster.errors import ManifestError
-from tfcluster.manifest_text import ProblemError, documents
+from tfcluster.manifest.yaml import ProblemError, documents
+from tfcluster_operator.declaration import naming
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _HEAD: Final = re.compile(r"---[^\n]*\n")
@@ -39,14 +42,6 @@ class Stream:
 
 
 def convert_text(text: str, name: str) -> Stream:
-    """Convert the TFJobs of a file.
-
-    Returns:
-        The new text and the verdicts.
-
-    Raises:
-        ManifestError: the text is no YAML, or there is no TFJob in it.
-    """
     written: list[str] = []
     found: list[Conversion] = []
     others: list[Mapping[str, Any]] = []
@@ -72,13 +67,13 @@ def convert_text(text: str, name: str) -> Stream:
 
 def _remarks(others: list[Mapping[str, Any]], jobs: list[tfjob.TFJob]) -> list[str]:
     """Say each remark once: objects without a name look the same."""
-    return list(dict.fromkeys(words for other in others for words in beside.remarks(other, jobs)))
+    return list(dict.fromkeys(words for other in others for words in remarks(other, jobs)))
 
 
 def convert_object(manifest: Mapping[str, Any]) -> Stream:
     """Convert one TFJob that was read elsewhere, such as from an API server."""
-    conversion = _judged(convert(manifest))
-    return Stream(notation.dump(conversion.cluster), (conversion,), ())
+    conversion = convert(manifest)
+    return Stream(dump(conversion.cluster), (conversion,), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +125,11 @@ def _named(item: Any, within: Mapping[str, Any]) -> Any:
 
 def _convert(part: _Part) -> tuple[str, list[Conversion]]:
     """Convert the TFJobs of one document, and put the comments of its text into the new one."""
-    bare, found = comments.taken_out(part.text) if part.is_yaml else ("", [])
-    document = notation.as_written(bare, part.value) if part.is_yaml else part.value
+    bare, found = taken_out(part.text) if part.is_yaml else ("", [])
+    document = as_written(bare, part.value) if part.is_yaml else part.value
     moved: dict[Path, Path] = {}
     if tfjob.is_tfjob(document):
-        conversions = [_judged(convert(document))]
+        conversions = [convert(document)]
         moved |= conversions[0].moved
         result: Any = conversions[0].cluster
     else:
@@ -142,7 +137,7 @@ def _convert(part: _Part) -> tuple[str, list[Conversion]]:
         for index, item in enumerate(document["items"]):
             moved["items", index] = ("items", index)
             if tfjob.is_tfjob(item):
-                one = _judged(convert(item))
+                one = convert(item)
                 conversions.append(one)
                 moved |= {("items", index, *path): ("items", index, *to) for path, to in one.moved.items()}
                 items.append(one.cluster)
@@ -153,19 +148,19 @@ def _convert(part: _Part) -> tuple[str, list[Conversion]]:
         result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
     if any(one.cluster is None for one in conversions):
         return "", conversions
-    text = notation.dump(result, like=part.text if part.is_yaml else "")
+    text = dump(result, like=part.text if part.is_yaml else "")
     head = _HEAD.match(part.text)
     return (head[0] if head is not None else "") + _with_comments(text, found, moved), conversions
 
 
-def _with_comments(text: str, found: list[comments.Comment], moved: Mapping[Path, Path]) -> str:
+def _with_comments(text: str, found: list[Comment], moved: Mapping[Path, Path]) -> str:
     def target(path: Path) -> tuple[Path, bool]:
         for length in range(len(path), 0, -1):
             if (to := moved.get(path[:length])) is not None:
                 return (*to, *path[length:]), True
         return (), False
 
-    woven = comments.put_in(text, found, target) if found else text
+    woven = put_in(text, found, target) if found else text
     if _value(woven) == _value(text):
         return woven
     # NB: a line that cannot take a comment is rare; all of them before the document are better than a broken one.
@@ -179,5 +174,70 @@ def _value(text: str) -> Any:
         return None
 
 
-def _judged(conversion: Conversion) -> Conversion:
-    return conversion if conversion.cluster is None else admission.judged(conversion)
+_IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
+#: A count of TFJob's status, as workflow engines read it.
+_COUNTS: Final = re.compile(r"\bstatus\.replicaStatuses\.(\w+)(?:\.(\w+))?")
+#: The field of a TFCluster where its name or meaning differs.
+_COUNTED_AS: Final = {"active": "ready", "failed": "failed, which also counts tasks that will be restarted"}
+_CONVERT: Final = "this TFJob is not converted: "
+_BY_ITSELF: Final = (
+    "convert it separately and put the result here. The account that creates it needs permission for "
+    f"{naming.PLURAL}.{naming.GROUP}"
+)
+_HOLDERS: Final = {
+    "Template": "run oc process first, and convert what it writes",
+    **dict.fromkeys(
+        ("Experiment", "Trial"),
+        f"{_BY_ITSELF}. Add {naming.KIND}.{naming.VERSION}.{naming.GROUP} to trialResources in KatibConfig. Set "
+        "successCondition and failureCondition in trialTemplate (the conditions have the same names), and "
+        f"primaryPodLabels ({naming.LABEL_JOB} and {naming.LABEL_TASK_INDEX} select one pod)",
+    ),
+}
+
+
+def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
+    """Say what has to change in an object when TFJobs beside it become TFClusters."""
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    kind = document.get("kind")
+    who = f"{kind or 'an object'} {name or ''}".strip()
+    for job in jobs:
+        views = [naming.view_name(job.name, one.job) for one in job.replicas]
+        if (kind, name) == ("Service", naming.service_name(job.name)) or (kind == "ConfigMap" and name in views):
+            yield f"{who}: the TFCluster needs this name for its own {kind}: rename one of them"
+        for path, words in addresses_in(document, (), job):
+            yield f"{who}, {spelled(path)}: {words}"
+    others = (labels_in(document, ()), _inner(document, (), str(kind)), _counts(document), _permissions(document))
+    for path, words in itertools.chain(*others):
+        yield f"{who}, {spelled(path)}: {words}"
+
+
+def _counts(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    for path, text in texts(document, ()):
+        for match in _COUNTS.finditer(text):
+            field = f".{_COUNTED_AS.get(match[2], match[2])}" if match[2] else ""
+            yield path, f"write status.jobs.{match[1].lower()}{field}"
+
+
+def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    rules = document.get("rules")
+    for index, rule in enumerate(rules) if isinstance(rules, list) else ():
+        named = rule.get("resources") if isinstance(rule, Mapping) else None
+        if isinstance(named, list) and any(str(one).partition("/")[0] == "tfjobs" for one in named):
+            yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} instead of tfjobs"
+
+
+def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
+    """Find what names or holds a TFJob: a workflow, an experiment, a target of an autoscaler."""
+    words = _CONVERT + _HOLDERS.get(holder, _BY_ITSELF)
+    if isinstance(node, Mapping):
+        if path and tfjob.is_tfjob(node):
+            target = f"write {naming.KIND} of {naming.API_VERSION} instead of TFJob"
+            yield path, words if "spec" in node else target
+        for key, value in node.items():
+            yield from _inner(value, (*path, key), holder)
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _inner(value, (*path, index), holder)
+    elif isinstance(node, str) and _IN_TEXT.search(node):
+        yield path, words

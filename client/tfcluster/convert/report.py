@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from tfcluster.convert.check import Comparison
 from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.documents import Stream
-from tfcluster.convert.verdicts import Outcome, Verdict, spelled
+from tfcluster.convert.tfjob import Outcome, Verdict, spelled
+from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
 
-#: How many differences of a kind are told.
 _SHOWN: Final = 8
 #: The headings, and the style of each; what is the same is only counted.
 _HEADINGS: Final = {
@@ -30,7 +30,6 @@ class Line(NamedTuple):
 
 
 def lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Line]:
-    """Write the report on a file."""
     for conversion in stream.conversions:
         yield from _of_one(conversion, name, quiet=quiet)
     if stream.beside:
@@ -71,7 +70,6 @@ def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def checked(comparison: Comparison) -> Iterator[Line]:
-    """Write what the comparison of both found."""
     if not comparison.told:
         yield Line("  Check: neither sets TF_CONFIG, since there is a single replica.", "good")
         return
@@ -90,8 +88,7 @@ def checked(comparison: Comparison) -> Iterator[Line]:
             f"  Check: {comparison.replicas} replicas find {same}; only the domain of addresses differs.", "good"
         )
     for (words, why), tasks in list(wanted.items())[:_SHOWN]:
-        shown = ", ".join(tasks[:4]) + (f" and {len(tasks) - 4} more" if len(tasks) > 4 else "")
-        yield Line(f"    {shown}: {words}: wanted ({why})")
+        yield Line(f"    {few(tasks, 4)}: {words}: wanted ({why})")
     yield from _more(len(wanted))
 
 

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster.convert import tfjob
-from tfcluster.convert.tfjob import Replicas, TFJob
-from tfcluster.convert.verdicts import Findings, Outcome, Path, said
-from tfcluster_operator.declaration.fields import is_whole
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, said
 
-_LARGEST: Final = 2**31 - 1
-_CLEAN_POD_POLICIES: Final = ("None", "Running", "All")
 _OURSELVES: Final = "kubeflow.org/training-operator"
 _MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-#: What a TFJob of before runPolicy has in spec itself, and the least value of each number.
-_NUMBERS: Final = {"backoffLimit": 0, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}
+#: What a TFJob of before runPolicy has in spec itself.
+_NUMBERS: Final = ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 _MOVED: Final = (*_NUMBERS, "cleanPodPolicy")
 _NOTES: Final = {
     "backoffLimit": (
@@ -37,25 +33,17 @@ _GANG: Final = {
 
 
 def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
-    """Convert what is not about single replicas.
-
-    Returns:
-        Fields of the TFCluster's spec.
-    """
     held = _RunPolicy(spec, findings)
     found: dict[str, Any] = {}
     _suspend(held, found)
     _managed_by(held, found)
     _success(spec, job, findings, found)
-    for key, least in _NUMBERS.items():
-        _number(held, key, least, found)
+    for key in _NUMBERS:
+        if (value := held.get(key)) is not None:
+            found[key] = value
+            held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
     _clean_up(held, job, found)
     _scheduling(held)
-    words = (
-        "OnDelete: as with TFJob an edit of the template changes no running pod; our default, Recreate, replaces them"
-    )
-    findings.remark(Outcome.EXPLICIT, (), words, target="spec.updateStrategy.type")
-    found["updateStrategy"] = {"type": "OnDelete"}
     words = (
         "by default only the tasks of the cluster reach their ports: let others in by spec.isolation.allowFrom, "
         "or everybody, as with TFJob, by spec.isolation.mode: None"
@@ -65,12 +53,7 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
 
 
 class _RunPolicy:
-    """The fields of runPolicy, wherever they are.
-
-    Args:
-        spec: the TFJob's spec.
-        findings: where verdicts are added.
-    """
+    """The fields of runPolicy, wherever they are."""
 
     def __init__(self, spec: Mapping[str, Any], findings: Findings) -> None:
         self.findings = findings
@@ -83,11 +66,9 @@ class _RunPolicy:
         findings.moved["spec", "runPolicy"] = ("spec",)
 
     def get(self, key: str) -> Any:
-        """Give a field."""
         return (self._raw if self._raw.get(key) is not None else self._older()).get(key)
 
     def path(self, key: str) -> Path:
-        """Tell where a field is."""
         older = self._raw.get(key) is None and self._older().get(key) is not None
         return ("spec", key) if older else ("spec", "runPolicy", key)
 
@@ -105,13 +86,9 @@ class _RunPolicy:
 
 def _suspend(held: _RunPolicy, found: dict[str, Any]) -> None:
     value = held.get("suspend")
-    if value is None:
-        return
-    if not isinstance(value, bool):
-        held.findings.say(Outcome.REFUSED, held.path("suspend"), f"it is {said(value)}: write true or false")
-        return
-    found["suspend"] = value
-    held.carry("suspend")
+    if value is not None:
+        found["suspend"] = value
+        held.carry("suspend")
 
 
 def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
@@ -132,35 +109,20 @@ def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
         held.findings.say(Outcome.REFUSED, path, words)
 
 
-def _number(held: _RunPolicy, key: str, least: int, found: dict[str, Any]) -> None:
-    value = held.get(key)
-    if value is None:
-        return
-    if not is_whole(value) or not least <= value <= _LARGEST:
-        words = f"it is {said(value)}: write a number from {least} to {_LARGEST:,}, or remove it"
-        held.findings.say(Outcome.REFUSED, held.path(key), words)
-        return
-    found[key] = value
-    held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
-
-
 def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
     value, path = held.get("cleanPodPolicy"), held.path("cleanPodPolicy")
-    if value in _CLEAN_POD_POLICIES:
-        found["cleanPodPolicy"] = value
-        held.carry("cleanPodPolicy")
-        if len(path) == 2 and job.api_version == tfjob.CURRENT:
-            words = "TFJob of today looks for it in runPolicy, and leaves all pods: what is written is taken"
-            held.findings.say(Outcome.NOTED, path, words, target="spec.cleanPodPolicy")
-    elif value in (None, ""):
+    if value in (None, ""):
         default = "Running" if job.api_version in tfjob.OLDER else "None"
         found["cleanPodPolicy"] = default
         ours = "ours too" if default == "Running" else "Running is ours"
         words = f"{default} is TFJob's default in this version, {ours}"
         held.findings.say(Outcome.EXPLICIT, path, words, target="spec.cleanPodPolicy")
-    else:
-        words = f"it is {said(value)}, with which TFJob deletes all pods: write one of {', '.join(_CLEAN_POD_POLICIES)}"
-        held.findings.say(Outcome.REFUSED, path, words)
+        return
+    found["cleanPodPolicy"] = value
+    held.carry("cleanPodPolicy")
+    if len(path) == 2 and job.api_version == tfjob.CURRENT:
+        words = "TFJob of today looks for it in runPolicy, and leaves all pods: what is written is taken"
+        held.findings.say(Outcome.NOTED, path, words, target="spec.cleanPodPolicy")
 
 
 def _scheduling(held: _RunPolicy) -> None:
@@ -176,7 +138,6 @@ def _scheduling(held: _RunPolicy) -> None:
 
 
 def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dict[str, Any]) -> None:
-    """Say whose end is the cluster's."""
     path: Path = ("spec", "successPolicy")
     value, worker, leader = spec.get("successPolicy"), job.of("worker"), job.leader
     given = value not in (None, "")

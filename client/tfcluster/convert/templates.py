@@ -7,19 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
-from tfcluster.convert.verdicts import Findings, Outcome, Path, said, spelled
+from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers, said, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import whole
 from tfcluster_operator.declaration.spec import choose_main
-from tfcluster_resolver import contract
 
 TF_CONFIG: Final = "TF_CONFIG"
 #: Labels that the operator sets, beside those of its own domain.
 _OUR_LABELS: Final = tuple(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by"))
-_OUR_VARIABLES: Final = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
-_OUR_FOLDERS: Final = (contract.DEFAULT_DIRECTORY, "/opt/tfcluster-resolver")
-_OUR_VOLUMES: Final = (naming.VIEW_VOLUME, naming.RESOLVER_VOLUME)
 #: What TFJob labels its pods with, in all versions, and what has the same values here.
 LABELS: Final = {
     "training.kubeflow.org/job-name": naming.LABEL_CLUSTER,
@@ -54,7 +49,6 @@ _NO_POD_GROUP: Final = (
     "TFJob's operator creates the PodGroup, and this one does not: set spec.scheduling.gang if the operator is set up "
     "for this scheduler, or create a PodGroup and name it in the template"
 )
-#: Fields that hold a quantity, and those that hold quantities by name (Kubernetes, PodSpec).
 _QUANTITIES: Final = ("sizeLimit", "divisor")
 _OF_QUANTITIES: Final = ("limits", "requests", "overhead")
 _SERVERS: Final = ("creationTimestamp", "name", "namespace", "generateName")
@@ -131,16 +125,9 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
     _tell_of_token(spec, path, findings)
     if spec.pop("ephemeralContainers", None):
         findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
-    if spec.get("hostNetwork") is True:
-        words = (
-            "on a node's network tasks would take each other's ports, and none has a DNS name of its own: remove it, "
-            "and use a device plugin or a second network for what needs the node's"
-        )
-        findings.say(Outcome.REFUSED, (*path, "hostNetwork"), words)
     if replicas.policy in ("OnFailure", "Always"):
         _tell_of_folders(spec, path, findings)
     _write_quantities(spec, path, findings)
-    _check_clashes(spec, path, findings)
 
 
 def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
@@ -159,7 +146,6 @@ def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
 
 
 def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    """Say that a pod has no token of an API server."""
     if not any(spec.get(key) for key in ("serviceAccountName", "serviceAccount")) and (
         spec.get("automountServiceAccountToken") is None
     ):
@@ -199,31 +185,6 @@ def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) ->
             findings.say(Outcome.NOTED, (*path, "volumes", index, "hostPath"), words)
 
 
-def _check_clashes(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    for index, volume in _objects(spec, "volumes"):
-        if volume.get("name") in _OUR_VOLUMES:
-            words = "the operator adds a volume of this name: give yours another"
-            findings.say(Outcome.REFUSED, (*path, "volumes", index, "name"), words)
-    for group in ("containers", "initContainers"):
-        for index, container in _objects(spec, group):
-            _check_container(container, (*path, group, index), findings)
-
-
-def _check_container(container: Mapping[str, Any], where: Path, findings: Findings) -> None:
-    for key in ("name", "image"):
-        if not container.get(key):
-            findings.say(Outcome.REFUSED, (*where, key), f"the container has no {key}, which TFJob asks for too")
-    for position, mount in _objects(container, "volumeMounts"):
-        folder = str(mount.get("mountPath", ""))
-        if any(folder == ours or folder.startswith(f"{ours}/") for ours in _OUR_FOLDERS):
-            words = f"the operator mounts its own at {' and '.join(_OUR_FOLDERS)}: mount yours elsewhere"
-            findings.say(Outcome.REFUSED, (*where, "volumeMounts", position, "mountPath"), words)
-    for position, variable in _objects(container, "env"):
-        if variable.get("name") in _OUR_VARIABLES:
-            words = "the operator sets this variable: give yours another name"
-            findings.say(Outcome.REFUSED, (*where, "env", position, "name"), words)
-
-
 def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
     """Take out the TF_CONFIG that TFJob's own hides: a container may not have two."""
     main = choose_main([str(one.get("name", "")) for one in containers({"spec": spec})])
@@ -248,7 +209,6 @@ def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Find
 
 
 def _renamed(path: Path, job: TFJob) -> Path:
-    """Give where a node of a template stands in the TFCluster."""
     key = path[2]
     name = next(one.job for one in job.replicas if one.key == key)
     return ("spec", "jobs", name, *path[3:])
@@ -315,9 +275,7 @@ def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: Findings) -> None:
     names = [one.get("name") for one in containers(template)]
-    if not names:
-        findings.say(Outcome.REFUSED, path, "there is none: a pod needs one with a name and an image")
-    elif CONTAINER not in names:
+    if names and CONTAINER not in names:
         words = (
             f"TFJob refuses a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
         )
@@ -325,7 +283,6 @@ def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: F
 
 
 def _objects(holder: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
-    """Give the objects of a list with their indices."""
     values = holder.get(key)
     for index, value in enumerate(values) if isinstance(values, list) else ():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A TFJob as values: which versions there are, what is left out means, and what makes no sense.
+"""A TFJob as values, and the verdicts on its fields: what became of each, in words for its owner.
 
 The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_{types,defaults}.go`` of v1.9.4, and
 ``pkg/apis/tensorflow`` of the branches v0.3 (v1alpha2), v0.5 (v1beta1) and v1.0 (v1beta2, and v1 in its first form).
@@ -6,14 +6,116 @@ The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
-from tfcluster.convert.verdicts import Findings, Outcome, Path, said
-from tfcluster.task_names import name_of
+from tfcluster.tasks import name_of
 from tfcluster_operator.declaration.fields import is_whole
+
+Path = tuple[str | int, ...]
+_SHOWN: Final = 80
+
+
+class Outcome(StrEnum):
+    """What became of a field, the gravest first."""
+
+    #: There is no TFCluster that means this.
+    REFUSED = "refused"
+    #: Something is lost, and the words say what to do.
+    LOSSY = "lossy"
+    #: Nothing is lost, and there is something to know.
+    NOTED = "noted"
+    #: It was left out of the TFJob; its default is written out, because ours is another.
+    EXPLICIT = "explicit"
+    #: It is left out, and meant nothing to TFJob or only to the API server.
+    LEFT_OUT = "left out"
+    #: It is carried over and means the same.
+    SAME = "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one field.
+
+    ``path`` is where it stands in the TFJob, empty for what TFJob has no field for; ``target`` is where it went, "" if
+    nowhere; ``words`` say why, and what to do about it where something is to be done.
+    """
+
+    outcome: Outcome
+    path: Path
+    target: str = ""
+    words: str = ""
+
+    def __str__(self) -> str:
+        where = " → ".join(part for part in (spelled(self.path), self.target) if part)
+        return f"{where}: {self.words}" if self.words else where
+
+
+@dataclass(slots=True)
+class Findings:
+    """The verdicts so far, and where nodes of the TFJob went."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    moved: dict[Path, Path] = field(default_factory=dict)
+    _judged: set[Path] = field(default_factory=set)
+
+    def say(self, outcome: Outcome, path: Path, words: str = "", *, target: str = "") -> None:
+        self._judged.add(path)
+        self.verdicts.append(Verdict(outcome, path, target, words))
+
+    def remark(self, outcome: Outcome, path: Path, words: str, *, target: str = "") -> None:
+        """Add what is to be said about a node, whose parts have verdicts of their own."""
+        self.verdicts.append(Verdict(outcome, path, target, words))
+
+    def move(self, path: Path, target: Path, words: str = "", *, outcome: Outcome = Outcome.SAME) -> None:
+        """Add the verdict for a node that went somewhere, with all that is in it."""
+        self.moved[path] = target
+        self.say(outcome, path, words, target=spelled(target))
+
+    @property
+    def refused(self) -> bool:
+        return any(one.outcome is Outcome.REFUSED for one in self.verdicts)
+
+    def judged(self, path: Path) -> bool:
+        return any(path[:length] in self._judged for length in range(1, len(path) + 1))
+
+
+def spelled(path: Path) -> str:
+    """Spell a path as ``kubectl explain`` does; keys that are no plain words are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.replace("_", "").replace("-", "").isalnum():
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
+
+
+def said(value: Any) -> str:
+    """Write a value of a manifest in short, as JSON has it."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Give every value that holds no others; what is empty or null holds none."""
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(node, Mapping):
+        inner = node.items()
+    elif isinstance(node, list):
+        inner = enumerate(node)
+    empty = True
+    for key, value in inner:
+        empty = False
+        yield from leaves(value, (*path, key))
+    if empty:
+        yield path, node
+
 
 KIND: Final = "TFJob"
 CURRENT: Final = "kubeflow.org/v1"
@@ -23,36 +125,31 @@ VERSIONS: Final = (CURRENT, *OLDER)
 #: The types of replicas as TFJob spells them; it takes any case.
 TYPES: Final = ("Chief", "Master", "Worker", "PS", "Evaluator")
 KNOWN_JOBS: Final = frozenset(name.lower() for name in TYPES)
-RESTART_POLICIES: Final = ("Never", "OnFailure", "Always", "ExitCode")
 DEFAULT_RESTART_POLICY: Final = "Never"
 DEFAULT_PORT: Final = 2222
 PORT_NAME: Final = "tfjob-port"
 #: The container whose port and exit code count, and the only one with TF_CONFIG.
 CONTAINER: Final = "tensorflow"
-#: The most tasks of one job, as the definition of TFCluster has it.
-_MOST: Final = 10_000
-_JOB: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
     """The replicas of one type.
 
-    ``key`` is the type as the manifest spells it, ``job`` as TF_CONFIG does; ``restart_policy`` is "" where it is left
-    out.
+    ``key`` is the type as the manifest spells it, ``job`` as TF_CONFIG does; ``replicas`` is what it says, whatever
+    that is, and ``count`` how many there are; ``restart_policy`` is "" where it is left out.
     """
 
     key: str
     job: str
+    replicas: Any
     count: int
     restart_policy: str
     port: int
     template: Mapping[str, Any]
-    counted: bool = True
 
     @property
     def policy(self) -> str:
-        """The policy that TFJob applies."""
         return self.restart_policy or DEFAULT_RESTART_POLICY
 
 
@@ -87,7 +184,6 @@ def is_tfjob(document: Any) -> bool:
 
 
 def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
-    """Read a TFJob."""
     metadata = manifest.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     spec = manifest.get("spec")
@@ -119,9 +215,6 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
         elif job in found:
             words = f"it is {found[job].key} once more: TFJob takes any case, and only one of them counts. Keep one"
             findings.say(Outcome.REFUSED, where, words)
-        elif not _JOB.fullmatch(job):
-            words = "it cannot name a job of TensorFlow: use letters, digits and underscores, with a letter first"
-            findings.say(Outcome.REFUSED, where, words)
         else:
             found[job] = _replicas(str(key), job, raw, where, findings)
     if {"chief", "master"} <= found.keys():
@@ -131,32 +224,28 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
 
 
 def _replicas(key: str, job: str, raw: Mapping[str, Any], where: Path, findings: Findings) -> Replicas:
-    count, policy, template = raw.get("replicas"), raw.get("restartPolicy"), raw.get("template")
-    if count is not None and not (is_whole(count) and 0 <= count <= _MOST):
-        findings.say(Outcome.REFUSED, (*where, "replicas"), f"it is {said(count)}: write a number from 0 to {_MOST:,}")
-        count = None
-    if policy is not None and policy != "" and policy not in RESTART_POLICIES:
-        words = f"it is {said(policy)}, with which TFJob creates no pod: write one of {', '.join(RESTART_POLICIES)}"
-        findings.say(Outcome.REFUSED, (*where, "restartPolicy"), words)
-        policy = None
+    replicas: Any = raw.get("replicas")
+    policy, template = raw.get("restartPolicy"), raw.get("template")
+    if is_whole(replicas):
+        replicas = int(replicas)
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
         findings.say(Outcome.REFUSED, (*where, "template"), "it has no spec: write the pod's containers there")
         template = {}
     return Replicas(
         key=key,
         job=job,
-        count=1 if count is None else int(count),
+        replicas=replicas,
+        count=replicas if isinstance(replicas, int) else 1,
         restart_policy=str(policy or ""),
         port=_port(template),
         template=template,
-        counted=count is not None,
     )
 
 
-def containers(template: Mapping[str, Any], group: str = "containers") -> list[Mapping[str, Any]]:
+def containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Give the containers of a template that are objects, in their order."""
     spec = template.get("spec")
-    found = spec.get(group) if isinstance(spec, Mapping) else None
+    found = spec.get("containers") if isinstance(spec, Mapping) else None
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 

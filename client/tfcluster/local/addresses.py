@@ -40,10 +40,6 @@ class Ports:
     A port that was handed out and has no listener yet looks free.  So each is held by a lock on a file, which other
     runs with that folder see, and which the system lets go when this process ends, however it ends.  On Linux it is
     held by a name among its abstract sockets, too: every user and every folder has the same of them, as of ports.
-
-    Args:
-        folder: where the files are; all runs of a user share it.
-        choice: which ports there are to choose from; by default those below the system's own.
     """
 
     def __init__(self, folder: Path, choice: Iterable[int] | None = None) -> None:
@@ -53,11 +49,6 @@ class Ports:
         self._next = iter(default_choice() if choice is None else choice)
 
     def take(self) -> int:
-        """Take a port.
-
-        Raises:
-            NoPortError: none is free.
-        """
         for port in self._next:
             if self._hold(port):
                 return port
@@ -84,7 +75,6 @@ class Ports:
         return True
 
     def release(self) -> None:
-        """Let all go."""
         for port, descriptors in self._held.items():
             # NB: deleted while it is locked, so that nobody holds a file that is no more.
             (self._folder / str(port)).unlink(missing_ok=True)
@@ -94,11 +84,7 @@ class Ports:
 
 
 def _names(port: int) -> tuple[int, ...]:
-    """Take a port's name among the abstract sockets, and give its descriptor; nothing where the system has no such.
-
-    Raises:
-        OSError: another process has it.
-    """
+    """Take a port's name among the abstract sockets, and give its descriptor; nothing where the system has no such."""
     if sys.platform != "linux":
         return ()
     name = socket.socket(socket.AF_UNIX)
@@ -151,22 +137,14 @@ class _Host:
 
 
 class Addresses:
-    """What each address of a cluster is on this machine.
-
-    Args:
-        ports: where ports come from.
-    """
+    """What each address of a cluster is on this machine."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._local: dict[tuple[_Host, int], int] = {}
 
     def local_port(self, address: str) -> int | None:
-        """Give the port on this machine of an address, which gets one if it has none.
-
-        Raises:
-            NoPortError: none is free.
-        """
+        """Give the port on this machine of an address, which gets one if it has none."""
         host, _, port = address.rpartition(":")
         labels = host.split(".")
         if not port.isdecimal() or len(labels) < 4 or labels[3] != "svc":
@@ -202,11 +180,7 @@ class Addresses:
         return contract.dump(replace(view, jobs=jobs))
 
     def rewrite(self, text: str, service: str, namespace: str) -> str:
-        """Rewrite the addresses of one cluster's pods wherever they stand in a text.
-
-        Returns:
-            The text; a name of a pod without a port becomes 127.0.0.1, and a port that is no task's stays as it is.
-        """
+        """Rewrite the addresses of one cluster's pods wherever they stand in a text."""
         if service not in text:
             return text
         domain = rf"\.{re.escape(namespace)}(?:\.svc(?:\.{_LABEL})*)?"

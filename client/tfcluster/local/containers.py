@@ -1,24 +1,102 @@
-"""One container: its program, its probes, and what the pod's status says of it."""
+"""One container: its program, its probes (pkg/kubelet/prober), and what the pod's status says of it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from tfcluster.local.container_log import ContainerLog
-from tfcluster.local.probes import Actions, judge
+import aiohttp
+
+from tfcluster.local.addresses import HOST
+from tfcluster.local.logs import ContainerLog
 from tfcluster.local.processes import Command, Process, StartError
 
 Object = Mapping[str, Any]
+
+_PERIOD: Final = 10.0
+_TIMEOUT: Final = 1.0
+_FAILURES: Final = 3
+
+
+class Actions:
+    """Carries out what probes of one container ask for."""
+
+    def __init__(
+        self, container: Object, port: Callable[[int], int], command: Callable[[Sequence[str]], Command]
+    ) -> None:
+        self._named = {one.get("name"): one["containerPort"] for one in container.get("ports") or ()}
+        self._port = port
+        self._command = command
+
+    async def attempt(self, action: Object, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                if "exec" in action:
+                    return await self._execute(action["exec"].get("command") or ())
+                if "httpGet" in action:
+                    return await self._get(action["httpGet"])
+                # NB: a gRPC probe asks only whether the port accepts connections.
+                target = action.get("tcpSocket") or action.get("grpc") or {}
+                return await self._connect(target.get("host") or HOST, self._number(target.get("port", 0)))
+        except (TimeoutError, OSError, StartError, aiohttp.ClientError):
+            return False
+
+    def _number(self, port: int | str) -> int:
+        number = self._named.get(port, port)
+        return self._port(int(number)) if str(number).isdecimal() else 0
+
+    async def _execute(self, argv: Sequence[str]) -> bool:
+        process = await Process.start(self._command(argv), lambda _: None)
+        try:
+            return await process.wait() == 0
+        finally:
+            process.send(signal.SIGKILL)
+            await process.wait()
+
+    @staticmethod
+    async def _connect(host: str, port: int) -> bool:
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return True
+
+    async def _get(self, asked: Object) -> bool:
+        scheme, host = asked.get("scheme", "HTTP").lower(), asked.get("host") or HOST
+        url = f"{scheme}://{host}:{self._number(asked['port'])}/{asked.get('path', '').removeprefix('/')}"
+        headers = {one["name"]: one["value"] for one in asked.get("httpHeaders") or ()}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            # NB: as the kubelet, which does not check who answers.
+            session.get(url, ssl=False) as response,
+        ):
+            return 200 <= response.status < 400
+
+
+async def judge(
+    probe: Object, attempt: Callable[[Object, float], Awaitable[bool]], told: Callable[[bool], None]
+) -> None:
+    """Probe for ever, and tell each time that the probe's threshold is reached."""
+    needed = {True: int(probe.get("successThreshold", 1)), False: int(probe.get("failureThreshold", _FAILURES))}
+    last, run = True, 0
+    await asyncio.sleep(float(probe.get("initialDelaySeconds", 0)))
+    while True:
+        passed = await attempt(probe, float(probe.get("timeoutSeconds", _TIMEOUT)))
+        run = run + 1 if passed is last else 1
+        last = passed
+        if run >= needed[passed]:
+            told(passed)
+        await asyncio.sleep(float(probe.get("periodSeconds", _PERIOD)))
+
+
 #: What an init container, a sidecar (an init container that is restarted always), and a container is in its pod's life.
 Kind = Literal["init", "sidecar", "main"]
 
-#: What container runtimes say of a program that they could not start.
 _NOT_STARTED: Final = 128
 
 
@@ -33,15 +111,7 @@ class Prepared:
 
 
 class Container:
-    """A container and what has become of it.
-
-    Args:
-        spec: the container, as the pod has it.
-        kind: what it is in its pod's life.
-        changed: is called when its status has changed.
-        timestamp: spells the time as the API does.
-        grace: the seconds that its program gets to end.
-    """
+    """A container and what has become of it."""
 
     def __init__(
         self, spec: Object, kind: Kind, *, changed: Callable[[], None], timestamp: Callable[[], str], grace: float
@@ -66,11 +136,9 @@ class Container:
 
     @property
     def runs(self) -> bool:
-        """Whether its program runs."""
         return self._process is not None and not self._process.ended
 
     def wait_for(self, reason: str, message: str = "") -> None:
-        """Say what it waits for."""
         self._become({"waiting": {"reason": reason, **({"message": message} if message else {})}})
 
     def cannot_start(self, why: str) -> None:
@@ -79,7 +147,6 @@ class Container:
             self._end(128, "StartError", why)
 
     async def run(self, prepared: Prepared) -> int:
-        """Run its program to its end."""
         if self.log is not None:
             self.previous_log = self.log
         self.log = prepared.log
@@ -103,7 +170,6 @@ class Container:
         return self._end(code, "Completed" if code == 0 else "Error", self._message(code, prepared))
 
     def terminate(self) -> None:
-        """Ask its program to end."""
         if self._process is None or self._process.ended:
             self._asked.append(signal.SIGTERM)
         else:
@@ -116,7 +182,6 @@ class Container:
             self._process.send(signal.SIGKILL)
 
     def status(self) -> dict[str, Any]:
-        """Give its entry in the pod's status."""
         container_id = {"containerID": f"process://{self._process.pid}"} if self._process is not None else {}
         return {
             "name": self.name,
@@ -131,7 +196,6 @@ class Container:
         }
 
     def begin_again(self) -> None:
-        """Get ready for another run."""
         self.last_state = {key: dict(value) for key, value in self.state.items() if key == "terminated"}
         self.restarts += 1
         self.started.clear()
@@ -139,7 +203,11 @@ class Container:
     async def _watch(self, process: Process, actions: Actions) -> None:
         """Probe: first whether it has started, then whether it lives and is ready."""
         if startup := self.spec.get("startupProbe"):
-            probing = asyncio.create_task(judge(startup, actions.attempt, self._judge_start(process)))
+            probing = asyncio.create_task(
+                judge(
+                    startup, actions.attempt, lambda ok: self.started.set() if ok else self._end_dead(process, startup)
+                )
+            )
             try:
                 await self.started.wait()
             finally:
@@ -152,25 +220,11 @@ class Container:
             if readiness is not None:
                 tasks.create_task(judge(readiness, actions.attempt, lambda passed: self._set_ready(ready=passed)))
             if liveness := self.spec.get("livenessProbe"):
-                tasks.create_task(self._guard(process, liveness, actions))
+                tasks.create_task(
+                    judge(liveness, actions.attempt, lambda ok: None if ok else self._end_dead(process, liveness))
+                )
 
-    def _judge_start(self, process: Process) -> Callable[[bool], None]:
-        def told(passed: bool) -> None:
-            if passed:
-                self.started.set()
-            else:
-                self._end_unhealthy(process, self.spec["startupProbe"])
-
-        return told
-
-    async def _guard(self, process: Process, probe: Object, actions: Actions) -> None:
-        def told(passed: bool) -> None:
-            if not passed:
-                self._end_unhealthy(process, probe)
-
-        await judge(probe, actions.attempt, told)
-
-    def _end_unhealthy(self, process: Process, probe: Object) -> None:
+    def _end_dead(self, process: Process, probe: Object) -> None:
         """End a program that a probe found to be dead: SIGTERM, and SIGKILL after the grace period."""
         process.send(signal.SIGTERM)
         grace = float(probe.get("terminationGracePeriodSeconds", self._grace))

@@ -24,11 +24,7 @@ def detect() -> int:
 
 
 class Devices:
-    """The GPUs that are there, and who has which.
-
-    Args:
-        gpus: how many.
-    """
+    """The GPUs that are there, and who has which."""
 
     def __init__(self, gpus: int) -> None:
         self._free: dict[str, list[int]] = {GPU: list(range(gpus))}

@@ -1,44 +1,115 @@
-"""What a container's program gets: its arguments, its environment, its working directory, by Kubernetes' rules.
+"""What a container's program gets: its arguments, environment and working directory, and what all pods of a run share.
 
 The order is the kubelet's (makeEnvironmentVariables): envFrom, then env, where ``$(NAME)`` stands for a variable above.
-Beneath them lies what an image would bring; of the user's own shell only what is listed here gets through.
+Beneath them lies what an image would bring; of the user's own shell only what is listed here gets through.  A process
+has no mounts of its own, so paths below a mount, names of pods and the own port are rewritten where the manifest names
+them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster.local import fields
-from tfcluster.local.rewriting import Rewriting
-from tfcluster.local.volumes import Lookup, NotYetError, config_files, secret_values
+from tfcluster.local.addresses import Addresses
+from tfcluster.local.containers import Actions, Container, Prepared
+from tfcluster.local.devices import Devices
+from tfcluster.local.logs import ContainerLog
+from tfcluster.local.processes import Command
+from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, config_files, secret_values, value_of
+from tfcluster_resolver import contract
+
+#: What may stand before a path without being a part of it.
+_BEFORE = r"(?:(?<![\w./~$)}\]-])|(?<=file://))"
+
+
+@dataclass(frozen=True, slots=True)
+class PathMapping:
+    """A path in the container and the folder or file on this machine that stands for it."""
+
+    there: str
+    here: Path
+
+
+class PathMap:
+    """Rewrites paths; the longest that fits wins, as of several mounts the innermost does."""
+
+    def __init__(self, mappings: Iterable[PathMapping]) -> None:
+        kept = {one.there.rstrip("/"): one for one in mappings if one.there.rstrip("/")}
+        self.mappings = [kept[there] for there in sorted(kept, key=len, reverse=True)]
+        alternatives = "|".join(re.escape(one.there.rstrip("/")) for one in self.mappings)
+        self._pattern = re.compile(rf"{_BEFORE}({alternatives})(?![\w.-])") if self.mappings else None
+        self._here = {one.there.rstrip("/"): str(one.here) for one in self.mappings}
+
+    def rewrite(self, text: str) -> str:
+        """Rewrite every path that stands in a text."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda match: self._here[match[1]], text)
+
+
+_PORT: Final = re.compile("port", re.IGNORECASE)
+_OWN_HOSTS: Final = r"(?<![\w.-])(0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)"
+
+
+class Rewriting:
+    """Rewrites what the manifest says to one container."""
+
+    def __init__(self, paths: PathMap, addresses: Addresses, *, hostname: str, service: str, namespace: str) -> None:
+        self._paths = paths
+        self._addresses = addresses
+        self._service = service
+        self._namespace = namespace
+        self._own = dict(addresses.of_host(hostname, service, namespace))
+
+    def text(self, text: str) -> str:
+        """Rewrite paths, names of pods, and the own port behind an address of this machine."""
+        text = self._addresses.rewrite(self._paths.rewrite(text), self._service, self._namespace)
+        for port, here in self._own.items():
+            text = re.sub(rf"{_OWN_HOSTS}:{port}(?!\d)", rf"\1:{here}", text)
+        return text
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Rewrite a program's arguments; a number is the own port where its flag says that it is a port."""
+        told = []
+        before = ""
+        for word in words:
+            flag, equals, value = word.partition("=")
+            if equals and flag.startswith("-") and _PORT.search(flag):
+                word = f"{flag}={self._number(value)}"  # noqa: PLW2901 - the same word, as it is told
+            elif before.startswith("-") and _PORT.search(before):
+                word = self._number(word)  # noqa: PLW2901 - likewise
+            told.append(self.text(word))
+            before = word
+        return told
+
+    def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {name: self.text(value) for name, value in self.with_ports(variables).items()}
+
+    def with_ports(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Rewrite numbers alone: a number is the own port where the name of its variable says that it is a port."""
+        return {name: self._number(value) if _PORT.search(name) else value for name, value in variables.items()}
+
+    def port(self, port: int) -> int:
+        """Give the port on this machine that stands for one of the pod's."""
+        return self._own.get(port, port)
+
+    def _number(self, text: str) -> str:
+        return str(self.port(int(text))) if text.isdecimal() and len(text) < 6 else text
+
 
 Object = Mapping[str, Any]
 
 #: What programs get from the environment of ``tfcluster local run``: where things are, and how to reach the network.
 INHERITED: Final = (
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
+    *("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 _INHERITED_PREFIX: Final = "LC_"
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?")
@@ -47,11 +118,7 @@ _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Expand ``$(NAME)``; ``$$`` is a dollar sign, and what is not known stays as it is.
-
-    Returns:
-        The text after it (third_party/forked/golang/expansion).
-    """
+    """Expand ``$(NAME)``; ``$$`` is a dollar sign, and what is not known stays as it is."""
 
     def one(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -61,25 +128,20 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(one, text)
 
 
-def base(python: Path, wrappers: Path, hostname: str, user: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Give what an image would bring."""
-    kept = {name: text for name, text in user.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
-    path = os.pathsep.join([str(wrappers), str(python.parent), user.get("PATH", _DEFAULT_PATH)])
+def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
+    path = os.pathsep.join([str(wrappers), str(python.parent), os.environ.get("PATH", _DEFAULT_PATH)])
     return {**kept, "PATH": path, "HOSTNAME": hostname, "PYTHONUNBUFFERED": "1"}
 
 
 def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
-    """Work out the variables that a container's manifest declares.
-
-    Raises:
-        NotYetError: something that is referred to does not exist.
-    """
+    """Work out the variables that a container's manifest declares."""
     found: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         prefix = source.get("prefix") or ""
-        for plural, reference in _references(source):
-            values = _values(plural, reference, lookup)
-            found.update({prefix + key: text for key, text in values.items()})
+        for plural, key in (("configmaps", "configMapRef"), ("secrets", "secretRef")):
+            values = _values(plural, source[key], lookup) if key in source else {}
+            found.update({prefix + name: text for name, text in values.items()})
     for entry in container.get("env") or ():
         if source := entry.get("valueFrom"):
             value = _from(pod, source, lookup)
@@ -90,18 +152,12 @@ def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
     return found
 
 
-def _references(source: Object) -> Iterable[tuple[str, Object]]:
-    for plural, key in (("configmaps", "configMapRef"), ("secrets", "secretRef")):
-        if key in source:
-            yield plural, source[key]
-
-
 def _values(plural: str, reference: Object, lookup: Lookup) -> dict[str, str]:
     found = lookup(plural, reference["name"])
     if found is None:
         if reference.get("optional"):
             return {}
-        raise NotYetError(f"{fields.SINGULAR[plural]} {reference['name']} does not exist")
+        raise NotYetError(f"{SINGULAR[plural]} {reference['name']} does not exist")
     content = config_files(found) if plural == "configmaps" else secret_values(found)
     return {key: text.decode("utf-8", "replace") for key, text in content.items()}
 
@@ -112,9 +168,9 @@ def _from(pod: Object, source: Object, lookup: Lookup) -> str | None:
             continue
         values = _values(plural, reference, lookup)
         if reference["key"] not in values and not reference.get("optional"):
-            raise NotYetError(f"{fields.SINGULAR[plural]} {reference['name']} has no key {reference['key']}")
+            raise NotYetError(f"{SINGULAR[plural]} {reference['name']} has no key {reference['key']}")
         return values.get(reference["key"])
-    return fields.value_of(pod, source)
+    return value_of(pod, source)
 
 
 def arguments(
@@ -125,11 +181,6 @@ def arguments(
     python: Path,
     entry_point: Sequence[str] = (),
 ) -> list[str]:
-    """Work out a program and its arguments.
-
-    Returns:
-        The arguments, the program first; none where nobody can tell which program it is.
-    """
     command = [expand(one, variables) for one in container.get("command") or ()] or list(entry_point)
     if not command:
         return []
@@ -142,3 +193,115 @@ def arguments(
 def is_python(program: str) -> bool:
     """Tell whether a program is a Python interpreter, for which that of this machine stands."""
     return _PYTHON.fullmatch(Path(program).name) is not None
+
+
+_MESSAGE_PATH: Final = "/dev/termination-log"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What pods are played with."""
+
+    folder: Path
+    python: Path
+    addresses: Addresses
+    devices: Devices
+    mapped: Sequence[PathMapping] = ()
+    entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    heard: Callable[[str, str, str, bytes], None] = lambda _namespace, _pod, _container, _line: None
+    notice: Callable[[str], None] = lambda _: None
+
+    @property
+    def wrappers(self) -> Path:
+        return self.folder / "bin"
+
+    def write_wrappers(self) -> None:
+        """Make ``python`` and ``python3``, for what looks for them on PATH."""
+        self.wrappers.mkdir(parents=True, exist_ok=True)
+        for name in ("python", "python3"):
+            path = self.wrappers / name
+            # NB: not a link, from which Python would not find its virtual environment.
+            path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n', encoding="utf-8")
+            path.chmod(0o755)
+
+    def pod_folder(self, pod: Object) -> Path:
+        uid: str = pod["metadata"]["uid"]
+        return self.folder / "pods" / uid
+
+    def log_path(self, pod: Object, container: str) -> Path:
+        name: str = pod["metadata"]["name"]
+        return self.folder / "logs" / name / f"{container}.log"
+
+    def local_ports(self, pod: Object) -> dict[str, int]:
+        """Give the ports on this machine that stand for the pod's, by its own."""
+        metadata, spec = pod["metadata"], pod["spec"]
+        names = spec.get("hostname") or metadata["name"], spec.get("subdomain") or metadata["name"]
+        return {str(port): here for port, here in self.addresses.of_host(*names, metadata["namespace"])}
+
+    def volumes_of(self, pod: Object, lookup: Callable[[str, str], Object | None], *, view_volume: str) -> Volumes:
+        """Give a pod's volumes; none is made yet."""
+        return Volumes(
+            self.pod_folder(pod) / "volumes",
+            self.folder / "claims" / str(pod["metadata"]["namespace"]),
+            lookup,
+            rewrite=self.addresses.rewrite_view,
+            view_volume=view_volume,
+        )
+
+    def prepare(
+        self, pod: Object, container: Container, volumes: Volumes, lookup: Callable[[str, str], Object | None]
+    ) -> Prepared:
+        metadata, spec = pod["metadata"], pod["spec"]
+        variables = declared(pod, container.spec, lookup)
+        self.addresses.local_port(variables.get(contract.ENV_ADDRESS, ""))
+        message_file = self.pod_folder(pod) / f"{container.name}.message"
+        message_file.parent.mkdir(parents=True, exist_ok=True)
+        message_file.unlink(missing_ok=True)
+        rewriting = Rewriting(
+            PathMap([*self.mapped, *self._mounts(container.spec, variables, volumes, message_file)]),
+            self.addresses,
+            hostname=spec.get("hostname") or metadata["name"],
+            service=spec.get("subdomain") or metadata["name"],
+            namespace=metadata["namespace"],
+        )
+        env = {
+            **base(self.python, self.wrappers, spec.get("hostname") or metadata["name"]),
+            **self.devices.variables(metadata["uid"], container.name),
+            **rewriting.variables(variables),
+        }
+        if contract.ENV_DIRECTORY not in env:
+            env[contract.ENV_DIRECTORY] = rewriting.text(contract.DEFAULT_DIRECTORY)
+        cwd = self._working_directory(pod, container.spec, rewriting)
+        entry_point = self.entry_points.get(container.name) or self.entry_points.get("") or ()
+        known = rewriting.with_ports(variables)
+        argv = arguments(container.spec, known, rewriting, python=self.python, entry_point=entry_point)
+
+        def command(words: Sequence[str]) -> Command:
+            told = arguments({"command": words}, {}, rewriting, python=self.python)
+            return Command(told, env, cwd)
+
+        namespace, name = metadata["namespace"], metadata["name"]
+        log = ContainerLog(
+            self.log_path(pod, container.name),
+            heard=lambda line: self.heard(namespace, name, container.name, line),
+            lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
+        )
+        return Prepared(Command(argv, env, cwd), log, Actions(container.spec, rewriting.port, command), message_file)
+
+    def _mounts(
+        self, container: Object, variables: Mapping[str, str], volumes: Volumes, message_file: Path
+    ) -> list[PathMapping]:
+        mounts = []
+        for mount in container.get("volumeMounts") or ():
+            sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", variables)
+            mounts.append(PathMapping(mount["mountPath"], volumes.path(mount, sub_path)))
+        message_path = container.get("terminationMessagePath") or _MESSAGE_PATH
+        return [*mounts, PathMapping(message_path, message_file)]
+
+    def _working_directory(self, pod: Object, container: Object, rewriting: Rewriting) -> str:
+        wanted = container.get("workingDir")
+        if wanted:
+            return rewriting.text(wanted)
+        own = self.pod_folder(pod) / "work" / str(container["name"])
+        own.mkdir(parents=True, exist_ok=True)
+        return os.fspath(own)

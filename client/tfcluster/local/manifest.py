@@ -8,23 +8,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster.declared import declare
 from tfcluster.errors import ManifestError
 from tfcluster.local.environment import is_python
-from tfcluster.manifest_files import Manifest, Manifests, read_clusters
+from tfcluster.manifest.files import Manifest, Manifests, read_clusters
+from tfcluster.manifest.validate import declare
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import main_container
 
 Object = dict[str, Any]
 
-#: What is served here besides TFClusters, by kind: its API version and plural.
 SERVED: Final = {
     "ConfigMap": ("v1", "configmaps"),
     "Secret": ("v1", "secrets"),
     "Service": ("v1", "services"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
 }
-#: What runs programs, which nobody here plays.
 _PROGRAMS: Final = frozenset(
     {
         *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
@@ -33,18 +31,12 @@ _PROGRAMS: Final = frozenset(
 )
 #: What the fields of data hold, by kind: whether it is base64.
 _DATA: Final = {"ConfigMap": {"data": False, "binaryData": True}, "Secret": {"data": True, "stringData": False}}
-#: The namespace of what names none.
 NAMESPACE: Final = "default"
-#: A path that stands in an argument.
 _PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 
 
 def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: None) -> list[Object]:
-    """Read manifests, and judge the TFClusters as the API server and the operator would.
-
-    Raises:
-        ManifestError: they cannot be read or played, or something in them is wrong; every problem is named.
-    """
+    """Read manifests, and judge the TFClusters as the API server and the operator would."""
     found = playable(read_clusters(paths), tell)
     for one in found.clusters:
         declare(one, NAMESPACE)
@@ -55,19 +47,11 @@ def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: No
 
 
 def playable(manifests: Manifests, tell: Callable[[str], None]) -> Manifests:
-    """Skip what means nothing on this machine.
-
-    Returns:
-        The TFClusters, and what is served besides them.
-
-    Raises:
-        ManifestError: an object would run programs and is no TFCluster, or is none that the API server would take.
-    """
     if problems := [problem for one in manifests.others for problem in _misfits(one)]:
-        raise ManifestError("this cannot be played:", problems)
+        raise ManifestError("this cannot run locally:", problems)
     skipped = [f"{one.kind} {one.name}" for one in manifests.others if one.kind not in SERVED]
     if skipped:
-        tell(f"skipped, because it means nothing on this machine: {', '.join(skipped)}")
+        tell(f"skipped, because it has no effect locally: {', '.join(skipped)}")
     return Manifests(manifests.clusters, tuple(one for one in manifests.others if one.kind in SERVED))
 
 
@@ -75,7 +59,8 @@ def _misfits(one: Manifest) -> Iterator[str]:
     served = SERVED.get(one.kind)
     if not one.kind or one.kind in _PROGRAMS or (served and one.body.get("apiVersion") != served[0]):
         kinds = ", ".join([naming.KIND, *SERVED])
-        yield f"{one.place()}: {one.kind or 'an object without a kind'}: leave it out; what is played here is {kinds}"
+        what = one.kind or "an object without a kind"
+        yield f"{one.place()}: {what}: not supported locally (supported: {kinds}); remove it"
     elif not one.name:
         yield f"{one.place()}: {one.kind}: metadata.name is missing"
     else:
@@ -107,22 +92,7 @@ def _is_base64(text: str) -> bool:
 
 
 def clusters_of(objects: Sequence[Object]) -> list[Object]:
-    """Give the TFClusters among objects."""
     return [one for one in objects if one["kind"] == naming.KIND]
-
-
-def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
-    """Refuse containers of which nobody here knows what they run.
-
-    Raises:
-        ManifestError: there are some.
-    """
-    if found := without_program(clusters_of(objects), entry_points):
-        raise ManifestError(
-            "an image's own entry point cannot be played, and these containers name no command:",
-            found,
-            hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
-        )
 
 
 def unplayed(clusters: Sequence[Object]) -> list[str]:
@@ -164,22 +134,24 @@ def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from pod.get(group) or ()
 
 
-def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> list[str]:
-    """Name the containers of which nobody here knows what they run."""
+def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
+    """Refuse containers of which nobody here knows what they run."""
     found = []
-    for body in clusters:
-        resolver = body["spec"].get("resolver") or {}
-        # NB: as build_pod has it: who sets TF_CONFIG, or brings the resolver, has programs of their own.
-        injects = resolver.get("delivery") != "None" and resolver.get("tfConfig", "None") == "None"
+    for body in clusters_of(objects):
         for job, declared in body["spec"]["jobs"].items():
             template = declared.get("template") or {}
             main = main_container(template)
             for container in _containers(template):
                 name = container.get("name", "")
-                serves = injects and name == main and not container.get("args")
+                serves = declared.get("taskServer") and name == main
                 if not (container.get("command") or serves or name in entry_points or "" in entry_points):
                     found.append(f"job {job}, container {name}")
-    return found
+    if found:
+        raise ManifestError(
+            "these containers do not name a command, and an image's entry point cannot run locally:",
+            found,
+            hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
+        )
 
 
 def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:

@@ -7,24 +7,19 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from memory_kubernetes import Change, MemoryKubernetes, Refusal
-from tfcluster.local import container_log, devices
+from tfcluster.local import devices
+from tfcluster.local.environment import Surroundings
+from tfcluster.local.logs import answer
 from tfcluster.local.pods import USER, PodPlayer
-from tfcluster.local.surroundings import Surroundings
 
 Object = Mapping[str, Any]
 Name = tuple[str, str]
 
-#: What pods are told to run on.
 NODE: Final = "local"
 
 
 class Node:
-    """Plays every pod of an API server on this machine.
-
-    Args:
-        kube: the API server; it is used on the loop that runs the node.
-        surroundings: what pods are played with.
-    """
+    """Plays every pod of an API server on this machine."""
 
     def __init__(self, kube: MemoryKubernetes, surroundings: Surroundings) -> None:
         self._kube = kube
@@ -137,16 +132,11 @@ class Node:
     # --- logs
 
     def containers_of(self, namespace: str, name: str) -> int:
-        """Count a pod's containers."""
         player = self._players.get((namespace, name))
         return 0 if player is None else player.containers
 
     async def log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Give the log of a container, as the API does.
-
-        Raises:
-            Refusal: 400 or 404: there is no such pod, container, or log.
-        """
+        """Give the log of a container, as the API does."""
         player = self._players.get((namespace, name))
         if player is None:
             if self._kube.get("pods", namespace, name) is None:
@@ -154,5 +144,5 @@ class Node:
                 raise Refusal(404, "NotFound", message, details={"name": name, "kind": "pods"})
             raise Refusal(400, "BadRequest", f'pod "{name}" has no log yet: it waits for its place')
         log = player.log_of(query.get("container", ""), previous=query.get("previous") in ("true", "1"))
-        async for chunk in container_log.answer(log, query):
+        async for chunk in answer(log, query):
             yield chunk

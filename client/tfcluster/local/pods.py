@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.local.addresses import HOST, LOCAL_PORTS, NoPortError
-from tfcluster.local.container_log import ContainerLog
 from tfcluster.local.containers import Container, Kind
-from tfcluster.local.surroundings import Surroundings
+from tfcluster.local.environment import Surroundings
+from tfcluster.local.logs import ContainerLog
 from tfcluster.local.volumes import NotYetError
 from tfcluster_operator.declaration import naming
 
@@ -27,19 +27,12 @@ _LONGEST_PAUSE: Final = 300.0
 
 
 class PodPlayer:
-    """Plays one pod.
-
-    Args:
-        kube: the API server.
-        pod: the pod, bound to a node.
-        surroundings: what it is played with.
-    """
+    """Plays one pod."""
 
     def __init__(self, kube: MemoryKubernetes, pod: Object, surroundings: Surroundings) -> None:
         self._kube = kube
         self._pod = pod
         self._surroundings = surroundings
-        #: The seconds that its programs get to end.
         self.grace = float(pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
         self._volumes = surroundings.volumes_of(pod, self._lookup, view_volume=naming.VIEW_VOLUME)
         self._init = [self._container(one, _kind_of(one)) for one in pod["spec"].get("initContainers") or ()]
@@ -61,7 +54,6 @@ class PodPlayer:
 
     @property
     def containers(self) -> int:
-        """How many containers it has."""
         return len(self._init) + len(self._main)
 
     # --- what it is told
@@ -80,12 +72,10 @@ class PodPlayer:
             self.refresh()
 
     async def changed(self) -> None:
-        """Wait until it is told something."""
         await self._news.wait()
         self._news.clear()
 
     def refresh(self) -> None:
-        """Look again at what the volumes are made from."""
         self._woken.set()
         self._volumes.refresh(self._pod)
 
@@ -246,11 +236,6 @@ class PodPlayer:
     # --- what it tells
 
     def log_of(self, container: str, *, previous: bool) -> ContainerLog:
-        """Find the log of a container.
-
-        Raises:
-            Refusal: 400, there is none.
-        """
         everyone = {one.name: one for one in (*self._init, *self._main)}
         default = (self._pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
         name = container or default or (self._main[0].name if len(everyone) == 1 else "")
@@ -279,7 +264,6 @@ class PodPlayer:
         self._conditions[kind] = {"type": kind, "status": status, **why, "lastTransitionTime": at}
 
     def _report(self) -> None:
-        """Write the status as it is now."""
         found = self._kube.get("pods", *self.name)
         if found is None or found["metadata"]["uid"] != self.uid:
             return

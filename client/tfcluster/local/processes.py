@@ -39,28 +39,24 @@ class StartError(Exception):
 
 
 class Process:
-    """A program that runs, or has run.
+    """A program that runs, or has run."""
 
-    Attributes:
-        pid: its process ID.
-    """
-
-    def __init__(self, shim: asyncio.subprocess.Process, stream: _Stream, pid: int, output: asyncio.Task[None]) -> None:
-        self._shim = shim
-        self._stream = stream
-        self._output = output
+    def __init__(
+        self,
+        shim: asyncio.subprocess.Process,
+        stream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        pid: int,
+        output: asyncio.Task[None],
+    ) -> None:
+        self._shim, self._output = shim, output
+        self._reader, self._writer = stream
         self._ended: asyncio.Task[int] = asyncio.create_task(self._end())
         self.pid = pid
 
     @classmethod
     async def start(cls, command: Command, output: Callable[[bytes], None]) -> Process:
-        """Start a program.
-
-        Raises:
-            StartError: it cannot be started.
-        """
         if not command.argv:
-            raise StartError("it names no command, and an image's own entry point cannot be played (--entrypoint)")
+            raise StartError("it does not name a command, and an image's entry point cannot run locally (--entrypoint)")
         ours, theirs = socket.socketpair()
         with theirs:
             shim = await asyncio.create_subprocess_exec(
@@ -71,47 +67,47 @@ class Process:
                 start_new_session=True,
                 env={},
             )
-        stream = await _Stream.open(ours)
+        reader, writer = await asyncio.open_connection(sock=ours)
         reading = asyncio.create_task(_read(shim, output))
         try:
             asked = {"argv": list(command.argv), "env": dict(command.env), "cwd": command.cwd}
-            stream.write(json.dumps(asked))
-            told = await stream.read()
+            writer.write(json.dumps(asked).encode() + b"\n")
+            told = await _told(reader)
         except BaseException:
             # NB: the shim ends all when its socket closes.
-            stream.close()
+            writer.close()
             await reading
             await shim.wait()
             raise
         if "started" not in told:
             await shim.wait()
             await reading
-            stream.close()
+            writer.close()
             raise StartError(str(told.get("error") or "its shim died"))
-        return cls(shim, stream, int(told["started"]), reading)
+        return cls(shim, (reader, writer), int(told["started"]), reading)
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
         return self._ended.done()
 
     def send(self, number: int) -> None:
         """Send a signal to the program; SIGKILL goes to all that it started, too."""
-        self._stream.write(str(int(number)))
+        if not self._writer.is_closing():
+            self._writer.write(f"{int(number)}\n".encode())
 
     async def wait(self) -> int:
         """Wait until it has ended and all that it started is gone."""
         return await asyncio.shield(self._ended)
 
     async def _end(self) -> int:
-        told = await self._stream.read()
+        told = await _told(self._reader)
         if "code" not in told:
             # Somebody killed the shim; the kernel has killed the program, and its group is left.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
         await self._shim.wait()
         await self._output
-        self._stream.close()
+        self._writer.close()
         return int(told.get("code", _UNKNOWN))
 
 
@@ -125,29 +121,11 @@ async def _read(shim: asyncio.subprocess.Process, output: Callable[[bytes], None
             _log.exception("output of process %s is lost", shim.pid)
 
 
-class _Stream:
-    """The socket to a shim, in lines."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def open(cls, ours: socket.socket) -> _Stream:
-        return cls(*await asyncio.open_connection(sock=ours))
-
-    async def read(self) -> dict[str, Any]:
-        """Read what the shim tells; nothing where it is gone."""
-        try:
-            line = await self._reader.readline()
-        except OSError:
-            return {}
-        told: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-        return told
-
-    def write(self, line: str) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(line.encode() + b"\n")
-
-    def close(self) -> None:
-        self._writer.close()
+async def _told(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Read what the shim tells; nothing where it is gone."""
+    try:
+        line = await reader.readline()
+    except OSError:
+        return {}
+    told: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+    return told

@@ -5,34 +5,83 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from memory_kubernetes import MemoryKubernetes, Refusal, Resource
-from tfcluster import exit_codes
-from tfcluster.errors import ManifestError, TFClusterError
-from tfcluster.local import control_plane, devices, manifest, session
+from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Refusal, Resource, resource_of_definition
+from tfcluster.errors import ExitCode, ManifestError, TFClusterError
+from tfcluster.local import devices, manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
-from tfcluster.local.api_server import kubeconfig
+from tfcluster.local.api import ApiServer, LogOf, kubeconfig
+from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
-from tfcluster.local.paths import Mapping as PathMapping
 from tfcluster.local.story import Story
-from tfcluster.local.surroundings import Surroundings
+from tfcluster.manifest.validate import definition
+from tfcluster.tasks import verdict
 from tfcluster_operator.declaration import naming
+from tfcluster_operator.engine.assembly import Engine
+from tfcluster_operator.kopf_watch import KopfWatch
+from tfcluster_operator.kube import connection
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_resolver import contract
 
-#: What a manifest may hold besides what the operator meets.
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A control plane that runs."""
+
+    kube: MemoryKubernetes
+    server: ApiServer
+    token: str
+    parts: Sequence[asyncio.Task[None]]
+
+
+@asynccontextmanager
+async def control_plane(
+    *,
+    namespaces: Sequence[str] = ("default",),
+    log_of: LogOf | None = None,
+    own_signals: Callable[[], None] = lambda: None,
+) -> AsyncIterator[ControlPlane]:
+    kinds = [resource_of_definition(definition()), *(one for one in DEFAULT_RESOURCES if not one.custom)]
+    kube = MemoryKubernetes(time.time, kinds, namespaces=namespaces)
+    token = secrets.token_urlsafe(32)
+    server = ApiServer(kube, token, log_of)
+    await server.start()
+    access = connection.Access(server=server.url, headers={"Authorization": f"Bearer {token}"})
+    try:
+        async with connection.open_session(access) as session:
+            # NB: the tasks' processes are on this machine, so there is nobody whom a NetworkPolicy could keep out.
+            engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), read_archive())
+            watch = KopfWatch(access, session, None, engine, own_signals=own_signals)
+            leading = asyncio.Event()
+            leading.set()
+            works = {"engine": engine.run(leading), "watch": watch.run(), "garbage": kube.collect_garbage()}
+            parts = [asyncio.create_task(work, name=name) for name, work in works.items()]
+            try:
+                yield ControlPlane(kube, server, token, parts)
+            finally:
+                for part in parts:
+                    part.cancel()
+                await asyncio.gather(*parts, return_exceptions=True)
+    finally:
+        await server.stop()
+
+
 _MORE: Final = (
     Resource(plural="secrets", kind="Secret"),
     Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", status=True, short_names=("pvc",)),
 )
 #: How long programs get to end after Ctrl-C, in seconds.
 _PATIENCE: Final = 10.0
-#: How often old versions of objects are forgotten, in seconds.
 _FORGET_EVERY: Final = 60.0
 #: How many revisions a client may be behind; it lists again where it is further.
 _REVISIONS_KEPT: Final = 1000
@@ -40,19 +89,7 @@ _REVISIONS_KEPT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to run, and how.
-
-    Attributes:
-        objects: what the manifest holds.
-        name: the run's name.
-        python: the interpreter that stands for the images'.
-        gpus: how many GPUs there are to grant.
-        mapped: folders that stand for parts of the images.
-        entry_points: what stands for the images' entry points, by container; under "" for every one.
-        timeout: after how many seconds it ends; None means never.
-        keep: whether logs and volumes stay.
-        quiet: leave the logs out.
-    """
+    """What to run, and how."""
 
     objects: Sequence[manifest.Object]
     name: str
@@ -66,7 +103,6 @@ class Options:
 
     @property
     def clusters(self) -> list[manifest.Object]:
-        """The TFClusters."""
         return manifest.clusters_of(self.objects)
 
 
@@ -79,12 +115,6 @@ class Outcome:
 
 
 def run(options: Options) -> Outcome:
-    """Run a manifest to its end.
-
-    Raises:
-        ManifestError: an object is refused.
-        TFClusterError: a run of that name is there already, or files cannot be written.
-    """
     try:
         with session.begin(options.name, keep=options.keep) as own:
             _log_to(own.folder / "operator.log")
@@ -105,17 +135,11 @@ def _log_to(path: Path) -> None:
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         root.removeHandler(handler)
-    handler = _LogFile(path, encoding="utf-8")
+    logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, disturbs nobody either
+    handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-
-
-class _LogFile(logging.FileHandler):
-    """A log whose own troubles, such as a full disk, disturb nobody either."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Say nothing."""
 
 
 class _Run:
@@ -148,12 +172,9 @@ class _Run:
         )
 
     async def play(self) -> Outcome:
-        """Play the manifest."""
         self._own_signals()
         namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
-        async with control_plane.run(
-            namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals
-        ) as plane:
+        async with control_plane(namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals) as plane:
             node = self._node = Node(plane.kube, self._surroundings)
             plane.kube.subscribers.append(lambda _: self._looked.set())
             plane.kube.subscribers.append(self._story.change)
@@ -185,7 +206,7 @@ class _Run:
             jobs = ", ".join(f"{name} {job.get('replicas', 1)}" for name, job in body["spec"]["jobs"].items())
             story.say(f"{body['metadata']['name']} on this machine: {jobs}; Ctrl-C ends it")
         if left := manifest.unplayed(options.clusters):
-            story.say(f"means nothing here: {', '.join(left)}")
+            story.say(f"not supported locally, ignored: {', '.join(left)}")
         for one in options.mapped:
             story.say(f"{one.there} is {one.here}")
         lacking: dict[str, str] = {}
@@ -219,8 +240,7 @@ class _Run:
         if problems:
             raise ManifestError("the manifest is refused", problems)
 
-    async def _until_over(self, plane: control_plane.ControlPlane) -> Outcome:
-        """Wait for what ends the run."""
+    async def _until_over(self, plane: ControlPlane) -> Outcome:
         waits: dict[str, asyncio.Task[Any]] = {
             "verdict": asyncio.create_task(self._verdict(plane.kube)),
             "signal": asyncio.create_task(self._signals.get()),
@@ -235,13 +255,13 @@ class _Run:
                 return verdict
             if waits["signal"] in done:
                 number = signal.Signals(waits["signal"].result())
-                self._story.say(f"{number.name}: everything ends; press Ctrl-C again to hurry")
-                code = exit_codes.INTERRUPTED if number is signal.SIGINT else 128 + number
+                self._story.say(f"{number.name}: stopping; press Ctrl-C again to kill")
+                code = ExitCode.INTERRUPTED if number is signal.SIGINT else 128 + number
                 return Outcome(code, f"ended by {number.name}")
             if "timeout" in waits and waits["timeout"] in done:
                 words = f"not over after {self._options.timeout:g} s"
                 self._story.say(words, colour="red")
-                return Outcome(exit_codes.TIMED_OUT, words)
+                return Outcome(ExitCode.TIMED_OUT, words)
         finally:
             for task in waits.values():
                 task.cancel()
@@ -249,7 +269,7 @@ class _Run:
         error = part.exception() if not part.cancelled() else None
         words = f"the {part.get_name()} died: {error}"
         self._story.say(words, colour="red")
-        return Outcome(exit_codes.FAILED, words)
+        return Outcome(ExitCode.FAILED, words)
 
     async def _verdict(self, kube: MemoryKubernetes) -> Outcome:
         """Wait until every TFCluster has succeeded or failed, or is gone; one that is gone keeps its verdict."""
@@ -260,7 +280,7 @@ class _Run:
             clusters = kube.list(naming.PLURAL)
             here = {one["metadata"]["uid"] for one in clusters}
             for uid in verdicts.keys() - here:
-                verdicts[uid] = verdicts[uid] or (exit_codes.FAILED, f"{names[uid]} was deleted before its end")
+                verdicts[uid] = verdicts[uid] or (ExitCode.FAILED, f"{names[uid]} was deleted before its end")
             verdicts.update({one["metadata"]["uid"]: _verdict_of(one) for one in clusters})
             names.update({one["metadata"]["uid"]: one["metadata"]["name"] for one in clusters})
             over = [one for one in verdicts.values() if one]
@@ -268,7 +288,7 @@ class _Run:
                 failed = any(code for code, _ in over)
                 words = "; ".join(words for _, words in over)
                 self._story.say(words, colour="red" if failed else "green")
-                return Outcome(exit_codes.FAILED if failed else exit_codes.OK, words)
+                return Outcome(ExitCode.FAILED if failed else ExitCode.OK, words)
             await self._looked.wait()
 
     async def _end(self, node: Node) -> None:
@@ -293,12 +313,9 @@ class _Run:
 
 def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
     """Give a TFCluster's verdict as exit code and words; None while there is none."""
-    name = body["metadata"]["name"]
-    for condition in (body.get("status") or {}).get("conditions") or ():
-        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
-            code = exit_codes.OK if condition["type"] == "Succeeded" else exit_codes.FAILED
-            return code, f"{name} {condition['type'].lower()}: {condition['message']}"
-    return None
+    words = verdict(body)
+    code = ExitCode.OK if words.startswith("succeeded") else ExitCode.FAILED
+    return (code, f"{body['metadata']['name']} {words}") if words else None
 
 
 async def _forget(kube: MemoryKubernetes) -> None:
@@ -309,7 +326,6 @@ async def _forget(kube: MemoryKubernetes) -> None:
 
 
 def forget(kube: MemoryKubernetes, keep: int = _REVISIONS_KEPT) -> None:
-    """Forget all but the newest revisions."""
     kube.compact(kube.revision - keep)
     kube.state.history.clear()
     kube.requests.clear()

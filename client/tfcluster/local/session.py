@@ -33,24 +33,17 @@ _PORTS: Final = ".ports"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run on this machine.
-
-    Attributes:
-        name: its name.
-        folder: its folder.
-    """
+    """A run on this machine."""
 
     name: str
     folder: Path
 
     @property
     def kubeconfig(self) -> Path:
-        """The file by which its API server is reached."""
         return self.folder / _KUBECONFIG
 
     @property
     def runs(self) -> bool:
-        """Whether it runs."""
         return _is_locked(self.folder / _LOCK)
 
     def about(self) -> dict[str, Any]:
@@ -62,11 +55,6 @@ class Session:
 
 
 def states() -> Path:
-    """Give the folder that has one folder for each run.
-
-    Raises:
-        TFClusterError: the user has no home, and names no other folder.
-    """
     try:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     except RuntimeError as error:
@@ -78,7 +66,6 @@ def states() -> Path:
 
 
 def ports() -> Path:
-    """Give the folder by which runs hold ports."""
     return states() / _PORTS
 
 
@@ -94,11 +81,7 @@ def _sessions() -> list[Session]:
 
 @contextlib.contextmanager
 def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
-    """Make the folder of a run, which goes at the end.
-
-    Raises:
-        TFClusterError: a run of that name is there already, or no folder can be made.
-    """
+    """Make the folder of a run, which goes at the end."""
     folder = states() / name
     for left in _sessions():
         _clean(left)
@@ -137,16 +120,10 @@ def tell(session: Session, kubeconfig: str, **about: Any) -> None:
 
 
 def is_of_a_run(kubeconfig: str) -> bool:
-    """Tell whether a kubeconfig reaches a run on this machine."""
     return bool(kubeconfig) and Path(kubeconfig).is_relative_to(states())
 
 
 def kubeconfig_of(name: str | None) -> Path:
-    """Give the kubeconfig of a run.
-
-    Raises:
-        UnreachableError: nothing of that name runs, several do and none is named, or it is stopped and cannot answer.
-    """
     found = [one for one in running() if name in {None, one.name} and one.kubeconfig.exists()]
     if not found:
         raise UnreachableError(

@@ -12,13 +12,12 @@ from typing import Any, Final
 import click
 
 from memory_kubernetes import Change
-from tfcluster import colours
+from tfcluster.terminal import wants_colour
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.life.ending import LAST_SIGNALLED, SIGNALLED
 
 Object = Mapping[str, Any]
 
-#: The colours of prefixes, in turn.
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 #: Events of which lines of ours tell, or that say what nobody on one machine wants to know.
 _SILENT: Final = (
@@ -33,22 +32,13 @@ _SILENT: Final = (
     reasons.BACKOFF_LIMIT_EXCEEDED,
     reasons.DEADLINE_EXCEEDED,
 )
-#: What Python, or the resolver, says of a module that is not there.
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
 #: A pause that is shorter is not worth a line, in seconds.
 _SHORTEST_PAUSE: Final = 0.5
 
 
 class Story:
-    """Tells.
-
-    Args:
-        clusters: the names of the TFClusters; the only one is left out of its tasks' names.
-        address_of: gives where a pod's task is reached on this machine, "" where nowhere.
-        broken: is called when nobody reads what is printed any more.
-        python: the interpreter of the tasks, for people.
-        quiet: leave the logs out.
-    """
+    """Tells."""
 
     def __init__(
         self,
@@ -75,14 +65,13 @@ class Story:
         return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:
-        """Tell a line of a log."""
         if self._quiet or self._silent:
             return
         who = self.task(pod) + (f"/{container}" if container else "")
         self._width = max(self._width, len(who))
         colour = self._colours.setdefault(who, _COLOURS[len(self._colours) % len(_COLOURS)])
         prefix = f"{who.ljust(self._width)} | "
-        if colours.wanted(sys.stdout):
+        if wants_colour(sys.stdout):
             prefix = click.style(prefix, fg=colour)
         try:
             click.echo(prefix + text.decode("utf-8", "replace"))
@@ -97,15 +86,13 @@ class Story:
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
 
     def say(self, words: str, *, colour: str | None = None) -> None:
-        """Tell something that is no line of a log."""
         if not self._silent:
             with contextlib.suppress(OSError):
-                click.secho(f"* {words}", err=True, fg=colour if colours.wanted(sys.stderr) else None)
+                click.secho(f"* {words}", err=True, fg=colour if wants_colour(sys.stderr) else None)
 
     def once(self, words: str) -> None:
         """Tell something that may come up often, once."""
-        if words not in self._said:
-            self._said.add(words)
+        if self._first(words):
             self.say(words, colour="yellow")
 
     def end(self) -> None:
@@ -146,7 +133,7 @@ class Story:
         elif "deletionTimestamp" in metadata:
             return
         elif phase == "Succeeded":
-            self.say(f"{task} ended well", colour="green")
+            self.say(f"{task} completed", colour="green")
         else:
             self.say(f"{task} {how_it_ended(pod)}", colour="red")
 

@@ -1,4 +1,4 @@
-"""A pod's volumes as folders of this machine: made before its containers, kept up to date while they run.
+"""A pod's volumes as folders of this machine, and what a pod says of itself (fieldRef, resourceFieldRef) in them.
 
 ConfigMaps, Secrets and the like are written as the kubelet writes them (pkg/volume/util/atomic_writer.go): a new folder
 beside the old, then the swap of one symlink, so that a reader sees all of the old or all of the new.
@@ -8,24 +8,71 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster.local import fields
+from tfcluster_operator.declaration.quantities import quantity
 
 Object = Mapping[str, Any]
-#: A file's content and mode.
+
+SINGULAR: Final = {"configmaps": "ConfigMap", "secrets": "Secret"}
+_KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+
+
+def value_of(pod: Object, source: Object) -> str:
+    if (field := source.get("fieldRef")) is not None:
+        return _field(pod, field["fieldPath"])
+    return _resource(pod, source["resourceFieldRef"])
+
+
+def _field(pod: Object, path: str) -> str:
+    if keyed := _KEYED.fullmatch(path):
+        return str((pod["metadata"].get(keyed[1]) or {}).get(keyed[2], ""))
+    value: Any = pod
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping):  # labels and annotations as a whole
+        return "\n".join(f'{key}="{_escaped(text)}"' for key, text in sorted(value.items()))
+    if isinstance(value, list):
+        return ",".join(str(one.get("ip", "")) for one in value)
+    return "" if value is None else str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _resource(pod: Object, reference: Object) -> str:
+    kind, _, name = str(reference["resource"]).partition(".")
+    containers = [*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())]
+    wanted = reference.get("containerName") or containers[0]["name"]
+    resources = next((one.get("resources") or {} for one in containers if one["name"] == wanted), {})
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    text = (limits if kind == "limits" else {**limits, **requests}).get(name)
+    amount = (quantity(text) or Decimal(0)) if text is not None else _of_this_machine(name)
+    return str(math.ceil(amount / (quantity(reference.get("divisor")) or 1)))
+
+
+def _of_this_machine(resource: str) -> Decimal:
+    """Give what a container has that names no limit: all of the machine's."""
+    if resource == "cpu":
+        return Decimal(os.cpu_count() or 1)
+    if resource == "memory":
+        return Decimal(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return Decimal(0)
+
+
 File = tuple[bytes, int]
-#: Gives an object by its plural and name; None where there is none.
 Lookup = Callable[[str, str], Object | None]
 
 _DATA: Final = "..data"
-#: What a file has whose volume says nothing of it.
 _MODE: Final = 0o644
-#: The kinds of volumes whose content comes from objects.
 _WRITTEN: Final = ("configMap", "secret", "projected", "downwardAPI")
 
 
@@ -34,15 +81,7 @@ class NotYetError(Exception):
 
 
 class Volumes:
-    """The volumes of one pod.
-
-    Args:
-        folder: where the pod's own volumes live; it goes with the pod.
-        claims: where the volumes of PersistentVolumeClaims live, which outlive pods.
-        lookup: finds ConfigMaps and Secrets.
-        rewrite: rewrites the text of the view files.
-        view_volume: the name of the volume with the view.
-    """
+    """The volumes of one pod."""
 
     def __init__(
         self, folder: Path, claims: Path, lookup: Lookup, *, rewrite: Callable[[str], str], view_volume: str
@@ -56,11 +95,7 @@ class Volumes:
         self._paths: dict[str, Path] = {}
 
     def make(self, pod: Object) -> None:
-        """Make every volume that can be made now.
-
-        Raises:
-            NotYetError: an object is missing.
-        """
+        """Make every volume that can be made now."""
         for volume in pod["spec"].get("volumes") or ():
             self._make(pod, volume)
 
@@ -72,11 +107,6 @@ class Volumes:
                     self._make(pod, volume)
 
     def path(self, mount: Object, sub_path: str) -> Path:
-        """Give the folder or file that a mount shows.
-
-        Raises:
-            NotYetError: the pod has no such volume.
-        """
         root = self._paths.get(mount["name"])
         if root is None:
             raise NotYetError(f"volume {mount['name']} is not declared")
@@ -84,10 +114,6 @@ class Volumes:
         if sub_path and not path.exists() and mount["name"] not in self._written:
             path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def remove(self) -> None:
-        """Delete the pod's own volumes."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _make(self, pod: Object, volume: Object) -> None:
         name = volume["name"]
@@ -125,7 +151,7 @@ class Volumes:
             yield from _chosen(secret_values(self._find("secrets", named)), secret, volume, mode)
         if (downward := source.get("downwardAPI")) is not None:
             for item in downward.get("items") or ():
-                yield item["path"], (fields.value_of(pod, item).encode(), _mode(item, downward, mode))
+                yield item["path"], (value_of(pod, item).encode(), _mode(item, downward, mode))
 
     def _rewritten(self, volume: str, content: bytes) -> bytes:
         return self._rewrite(content.decode()).encode() if volume == self._view_volume else content
@@ -133,7 +159,7 @@ class Volumes:
     def _find(self, plural: str, source: Object) -> Object:
         found = self._lookup(plural, source["name"])
         if found is None and not source.get("optional"):
-            raise NotYetError(f"{fields.SINGULAR[plural]} {source['name']} does not exist")
+            raise NotYetError(f"{SINGULAR[plural]} {source['name']} does not exist")
         return found or {}
 
     def _write(self, folder: Path, name: str, files: Mapping[str, File]) -> None:
@@ -170,13 +196,11 @@ def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
 
 
 def config_files(config_map: Object) -> dict[str, bytes]:
-    """Give what a ConfigMap holds."""
     texts = {key: text.encode() for key, text in (config_map.get("data") or {}).items()}
     return texts | {key: base64.b64decode(text) for key, text in (config_map.get("binaryData") or {}).items()}
 
 
 def secret_values(secret: Object) -> dict[str, bytes]:
-    """Give what a Secret holds."""
     encoded = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
     return encoded | {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
 

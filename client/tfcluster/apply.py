@@ -1,0 +1,124 @@
+"""Applying the objects of files: TFClusters, and whatever they need beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
+from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Object, Resource
+from tfcluster.manifest.files import Manifest, Manifests
+
+#: What others need comes first; all other kinds come after these.
+_FIRST: Final = ("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Role", "RoleBinding")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of one object."""
+
+    body: Object
+    outcome: str
+    resource: Resource
+
+    def __str__(self) -> str:
+        """Say it as kubectl does: ``tfcluster/digits created``."""
+        return f"{self.body['kind'].lower()}/{self.body['metadata']['name']} {self.outcome}"
+
+
+@dataclass(slots=True)
+class Applying:
+    """Applies objects, server-side."""
+
+    api: KubernetesApi
+    force: bool = False
+    dry_run: bool = False
+    _known: dict[str, Sequence[Object]] = field(default_factory=dict)
+
+    def apply(self, manifests: Manifests) -> Iterator[Applied]:
+        """Apply objects in the order in which they need each other, the TFClusters last.
+
+        NB: nothing is applied where the API server would refuse a TFCluster, as far as it can tell before the others
+        are there.
+        """
+        for manifest in (*manifests.others, *manifests.clusters):
+            check(manifest)
+        for manifest in manifests.clusters:
+            self._try(manifest)
+        for manifest in (*_in_order(manifests.others), *manifests.clusters):
+            yield self._apply(manifest, dry_run=self.dry_run)
+
+    def apply_one(self, manifest: Manifest) -> Applied:
+        """Apply one object; raises the errors of apply."""
+        check(manifest)
+        return self._apply(manifest, dry_run=self.dry_run)
+
+    def _try(self, manifest: Manifest) -> None:
+        try:
+            self._apply(manifest, dry_run=True)
+        except NotFoundError:
+            # NB: its namespace, or the definition of TFClusters, may come with the same files.
+            return
+
+    def _apply(self, manifest: Manifest, *, dry_run: bool) -> Applied:
+        resource = TFCLUSTERS if manifest.body["apiVersion"] == TFCLUSTERS.group_version else self._resource(manifest)
+        try:
+            before = self.api.find(resource, manifest.name, manifest.namespace)
+            body, created = self.api.apply(
+                resource, manifest.body, manifest.namespace, force=self.force, dry_run=dry_run
+            )
+        except RefusedError as error:
+            kind = {ConflictError: ConflictError, NotFoundError: NotFoundError}.get(type(error), RefusedError)
+            words = f"{manifest.place()}: {manifest.kind} {manifest.name}: {error}"
+            raise kind(words, status=error.status, reason=error.reason, hint=error.hint) from error
+        if created:
+            return Applied(body, "created", resource)
+        return Applied(body, "unchanged" if before is not None and _same(before, body) else "configured", resource)
+
+    def _resource(self, manifest: Manifest) -> Resource:
+        """Ask the API server how objects of a kind are reached; raises ManifestError where it does not know them."""
+        version = str(manifest.body["apiVersion"])
+        if version not in self._known:
+            try:
+                found = self.api.resources_of(version)
+            except NotFoundError:
+                found = ()
+            if not found:
+                raise _unknown(manifest)
+            self._known[version] = found
+        for one in self._known[version]:
+            if one["kind"] == manifest.kind and "/" not in one["name"]:
+                return Resource(version, one["name"], one["namespaced"])
+        raise _unknown(manifest)
+
+
+def check(manifest: Manifest) -> None:
+    """Refuse what can name no object: raises ManifestError where it has no apiVersion, kind or name."""
+    missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
+    about = manifest.body.get("metadata")
+    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
+        words = f"{manifest.place()}: it has generateName: create it with kubectl create, or give it a name"
+        raise ManifestError("the object cannot be applied:", [words])
+    missing += [] if manifest.name else ["metadata.name"]
+    if missing:
+        raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])
+
+
+def _unknown(manifest: Manifest) -> ManifestError:
+    what = f"{manifest.place()}: the API server knows no {manifest.kind} of {manifest.body['apiVersion']}"
+    return ManifestError(what, hint="Is it spelt well? If it is of an add-on, install that first.")
+
+
+def _in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
+    return sorted(manifests, key=lambda one: _FIRST.index(one.kind) if one.kind in _FIRST else len(_FIRST))
+
+
+def _same(before: Object, after: Object) -> bool:
+    """Tell whether an apply changed nothing; a status that changed meanwhile is no change of ours."""
+
+    def told(body: Object) -> Object:
+        about = {**body["metadata"], "managedFields": None, "resourceVersion": None}
+        return {**body, "status": None, "metadata": about}
+
+    return told(before) == told(after)

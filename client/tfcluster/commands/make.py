@@ -1,0 +1,276 @@
+"""``tfcluster create`` and ``apply``: manifests from a few options, and TFClusters from manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tfcluster.apply import Applying
+from tfcluster.client import Client
+from tfcluster.commands import options
+from tfcluster.commands.change import dry, patience, waiting
+from tfcluster.commands.options import Format
+from tfcluster.commands.output import data, say
+from tfcluster.errors import ConflictError, ManifestError
+from tfcluster.kube.api import TFCLUSTERS
+
+if TYPE_CHECKING:
+    from tfcluster.manifest.recipes import Comments, Mount, Program, Recipe
+
+_VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+#: What a key of a ConfigMap may be.
+_FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+def _read_variables(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not _VARIABLE.fullmatch(name):
+            raise click.BadParameter(f"write NAME=VALUE, not {value}", ctx, param)
+        found[name] = text
+    return found
+
+
+def _read_mounts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Mount]:
+    from tfcluster.manifest.recipes import Mount
+
+    found = []
+    for value in values:
+        claim, _, rest = value.partition(":")
+        path, colon, how = rest.partition(":")
+        if not claim or not PurePosixPath(path).is_absolute() or (colon and how != "ro"):
+            raise click.BadParameter(f"write CLAIM:/PATH or CLAIM:/PATH:ro, not {value}", ctx, param)
+        found.append(Mount(claim, path, read_only=how == "ro"))
+    return found
+
+
+def _read_program(ctx: click.Context, param: click.Parameter, value: Path | None) -> Program | None:
+    from tfcluster.manifest.recipes import Program
+
+    if value is None:
+        return None
+    if not _FILE.fullmatch(value.name):
+        raise click.BadParameter("name the file with letters, digits and -_. alone", ctx, param)
+    try:
+        return Program(value.name, value.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{value} is not UTF-8 text", ctx, param) from error
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror}", ctx, param) from error
+
+
+@click.command()
+@click.argument("name")
+@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--image", required=True, help="The image of all tasks.")
+@click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="The number of workers.")
+@click.option("--max-workers", type=click.IntRange(1), help="The largest number of workers.  [default: --workers]")
+@click.option("--ps", type=click.IntRange(0), default=0, show_default=True, help="The number of parameter servers.")
+@click.option("--chief/--no-chief", default=None, help="Add a chief.  [default: with --ps]")
+@click.option("--evaluator", is_flag=True, help="Add an evaluator, which runs the same program.")
+@click.option(
+    "--script",
+    "program",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_read_program,
+    help="A program, delivered in a ConfigMap; the words after -- are its arguments.",
+)
+@click.option("--gpus", type=click.IntRange(0), default=0, help="The number of GPUs of each task that computes.")
+@click.option("--gpu-resource", default="nvidia.com/gpu", show_default=True, help="The name of the GPU resource.")
+@click.option("--cpu", default="500m", show_default=True, help="The CPU request of each task.")
+@click.option("--memory", default="2Gi", show_default=True, help="The memory of each task.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", callback=_read_variables, help="A variable of each task.")
+@click.option(
+    "--data",
+    "--pvc",
+    "mounts",
+    multiple=True,
+    metavar="CLAIM:/PATH[:ro]",
+    callback=_read_mounts,
+    help="A PersistentVolumeClaim that each task mounts.",
+)
+@click.option("--isolation", is_flag=True, help="Allow network access to tasks only from tasks of this cluster.")
+@click.option("--port", type=click.IntRange(1, 65_535), help="The port of the tasks.  [default: 2222]")
+@click.option(
+    "--restart-policy",
+    type=click.Choice(["OnFailure", "ExitCode", "Never"]),
+    help="The restart policy of the program.  [default: OnFailure]",
+)
+@click.option("--apply", is_flag=True, help="Create it instead of printing it.")
+@options.place_if_needed
+@options.output("yaml", "json")
+@options.examples("""
+    $ tfcluster create letters --ps 1 --workers 2 --image registry.example.test/train:1 --script train.py
+    $ tfcluster create letters --workers 4 --gpus 1 --image registry.example.test/train:1 -- python3 /opt/train.py
+    $ tfcluster create letters --ps 1 --image registry.example.test/train:1 --script train.py --apply -- --epochs 5
+""")
+def create_command(
+    *,
+    connect: Callable[[], Client],
+    namespace: str | None,
+    name: str,
+    command_line: tuple[str, ...],
+    output: str,
+    apply: bool,
+    **wishes: Any,
+) -> None:
+    """Generate a manifest from a few options.
+
+    With --ps a chief runs the program and drives workers and parameter servers. Without it, every worker runs the
+    program, and all of them train as equals.
+    """
+    from tfcluster.manifest.files import Manifest
+    from tfcluster.manifest.recipes import Recipe, config_map_of, manifest_of
+    from tfcluster.manifest.validate import declare
+
+    recipe = Recipe(name=name, namespace=namespace, command=command_line, **wishes)
+    manifest, comments = manifest_of(recipe)
+    declare(Manifest(manifest, "the command line", 0), namespace or "default")
+    program = config_map_of(recipe)
+    if apply:
+        with connect() as client:
+            _create(client, recipe, manifest)
+        return
+    if output == "json":
+        objects = [*([program] if program else ()), manifest]
+        data(manifest if program is None else {"apiVersion": "v1", "kind": "List", "items": objects}, "json")
+        return
+    click.echo(_as_text(recipe, manifest, comments, program), nl=False)
+
+
+_HEAD: Final = """\
+  kubectl apply -f FILE
+  tfcluster status {name}
+  tfcluster logs {name} -f
+"""
+_OF_THE_PROGRAM: Final = """\
+The program. Another one gets another name, so that an edit reaches the pods.
+It stays when the cluster is deleted; `tfcluster create --apply` lets it go with the cluster.
+"""
+
+
+def _as_text(recipe: Recipe, manifest: Any, comments: Comments, program: Any) -> str:
+    of_the_cluster = _with_comments(manifest, comments, _HEAD.format(name=recipe.name))
+    if program is None:
+        return of_the_cluster
+    return of_the_cluster + "---\n" + _with_comments(program, {}, _OF_THE_PROGRAM)
+
+
+def _with_comments(body: Any, comments: Comments, head: str) -> str:
+    from tfcluster.convert.yaml import Comment, dump, put_in
+
+    found = [
+        Comment(f"# {line}", alone=True, path=path) for path, words in comments.items() for line in words.splitlines()
+    ]
+    text = put_in(dump(body, like="key:\n  - item\n"), found, lambda path: (path, True))
+    return "".join(f"# {line}\n" for line in head.splitlines()) + text
+
+
+def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
+    from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
+    from tfcluster.manifest.recipes import config_map_of
+
+    created = True
+    try:
+        owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
+    except ConflictError:
+        owner = _same(client, recipe, manifest)
+        created = False
+    # NB: the ConfigMap is owned by the cluster, whose UID it needs; the pods wait for it.
+    program = config_map_of(recipe, owner)
+    if program is not None:
+        try:
+            client.api.create(CONFIG_MAPS, program, recipe.namespace)
+        except ConflictError:
+            known = client.api.get(CONFIG_MAPS, program["metadata"]["name"], recipe.namespace)
+            if known.get("data") != program["data"]:
+                raise
+    say(f"{recipe.name} is created." if created else f"{recipe.name} was there already, and is the same.")
+    say(f"Follow it: tfcluster status {recipe.name} --watch, tfcluster logs {recipe.name} -f")
+
+
+def _same(client: Client, recipe: Recipe, manifest: Any) -> Any:
+    """Give the TFCluster of that name where it is what is wanted: a second try finishes what the first began."""
+    from tfcluster.manifest.files import Manifest
+    from tfcluster.preview.diff import edit_of
+
+    if edit_of(client.api, Manifest(manifest, "the command line", 0)).differs:
+        raise ManifestError(
+            f"TFCluster {recipe.name} already exists with a different spec",
+            hint="Choose another name, or print the manifest, compare it (tfcluster diff -f FILE) and apply it.",
+        )
+    return client.get(recipe.name, recipe.namespace)
+
+
+@click.command()
+@options.files
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
+@click.option("--wait", "goal", metavar="GOAL", help="Then wait for GOAL, such as ready; see `tfcluster wait`.")
+@patience
+@dry
+@options.place
+@options.output("table", "json", "yaml")
+@options.examples("""
+    $ tfcluster apply -f digits.yaml
+    $ tfcluster apply -f digits.yaml --wait ready
+    $ tfcluster apply -f digits.yaml --dry-run
+""")
+def apply_command(
+    *,
+    client: Client,
+    files: tuple[str, ...],
+    force_conflicts: bool,
+    goal: str | None,
+    timeout: float,
+    dry_run: bool,
+    output: Format,
+) -> None:
+    """Create or update TFClusters from files.
+
+    Other objects in the files, such as ConfigMaps and volumes, are applied first. This is server-side apply: fields
+    that the file does not name are not changed. `tfcluster diff` shows what an edit would do to pods.
+    """
+    from tfcluster.commands.output import data, say
+    from tfcluster.local.manifest import playable
+    from tfcluster.local.session import is_of_a_run
+    from tfcluster.manifest.files import read
+    from tfcluster.preview.diff import edit_of
+    from tfcluster.wait import Goal
+
+    try:
+        wanted = None if goal is None else Goal.of(goal)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--wait") from error
+    found = read(files)
+    if not (found.others or found.clusters):
+        raise ManifestError("there is nothing to apply: the input is empty", hint="Name another file with -f.")
+    if is_of_a_run(client.api.source):
+        found = playable(found, say)
+        for manifest in found.clusters:
+            # NB: its API server has no rules of its own; this refuses as a real one does.
+            edit_of(client.api, manifest)
+    _check_namespaces((*found.others, *found.clusters))
+    bodies: list[Any] = []
+    waited: list[Any] = []
+    for one in Applying(client.api, force=force_conflicts, dry_run=dry_run).apply(found):
+        bodies.append(one.body)
+        waited += [one.body["metadata"]] if one.resource == TFCLUSTERS and wanted is not None else []
+        if output == "table":
+            click.echo(f"{one} (dry run: nothing was changed)" if dry_run else str(one))
+    if output != "table":
+        data(bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}, output)
+    for about in waited if not dry_run else ():
+        client.wait(about["name"], str(wanted), namespace=about["namespace"], timeout=timeout or None, tell=waiting)
+
+
+def _check_namespaces(manifests: Any) -> None:
+    """Refuse files that name another namespace than the command line."""
+    asked = click.get_current_context().params.get("namespace")
+    others = [f"{one.place()}: namespace {one.namespace}" for one in manifests if one.namespace not in {None, asked}]
+    if asked and others:
+        raise ManifestError(f"-n says {asked}, and the files say something else:", others)

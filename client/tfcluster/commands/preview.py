@@ -1,0 +1,343 @@
+"""``tfcluster render``, ``diff`` and ``matrix``: what a manifest means, and what applying it would do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tfcluster.commands import options
+from tfcluster.commands.options import ClusterName, TaskName
+from tfcluster.commands.output import console, data, say, styled, write_file
+from tfcluster.errors import ExitCode, ManifestError, TFClusterError
+from tfcluster.tasks import spell
+from tfcluster.terminal import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tfcluster.client import Client
+    from tfcluster.preview.diff import Edit
+    from tfcluster.preview.render import TaskView
+    from tfcluster_operator.declaration.spec import TFCluster
+
+
+@click.command()
+@options.files
+@click.option("-n", "--namespace", default="default", show_default=True, help="The namespace of objects without one.")
+@options.output("yaml", "json")
+@click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
+@click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
+@click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
+@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
+@options.examples("""
+    $ tfcluster render -f digits.yaml
+    $ tfcluster render -f digits.yaml --views --task worker-0
+    $ tfcluster render -f digits.yaml --output-dir objects
+""")
+def render_command(
+    *,
+    files: tuple[str, ...],
+    namespace: str,
+    output: str,
+    views: bool,
+    task: str | None,
+    resolver: bool,
+    output_dir: Path | None,
+) -> None:
+    """Print the objects that the operator would create, and the view of each task.
+
+    This works without a Kubernetes cluster. <uid> stands for the UID that the API server gives the TFCluster; epochs
+    and digests are those of a new TFCluster.
+    """
+    from tfcluster.manifest.files import read_clusters
+    from tfcluster.manifest.validate import declare
+    from tfcluster.preview.render import only_of, render
+
+    documents: list[dict[str, Any]] = []
+    told: set[tuple[str, str]] = set()
+    for manifest in read_clusters(files).clusters:
+        cluster = declare(manifest, namespace)
+        rendered = render(cluster, managed_by=manifest.body["spec"].get("managedBy"))
+        for note in rendered.notes:
+            say(f"{manifest.name}: {note}.")
+        if task is not None:
+            rendered = only_of(rendered, cluster, task)
+        if not views:
+            copy = (cluster.namespace, rendered.resolver)
+            shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
+            if copy not in told and len(shown) < len(rendered.objects):
+                # All clusters of a namespace share it.
+                told.add(copy)
+                if resolver:
+                    shown = [*rendered.objects]
+                else:
+                    say(
+                        f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
+                        "An operator of another version makes one of its own."
+                    )
+            documents += shown
+        if views or task is not None:
+            documents += [_view_document(cluster.name, one) for one in rendered.views]
+    if output_dir is not None:
+        _write(documents, output_dir, output)
+    elif output == "json":
+        data(documents[0] if task is not None and len(documents) == 1 else _listed(documents, views=views), "json")
+    else:
+        click.echo("".join(_as_yaml(document) for document in documents), nl=False)
+
+
+def _view_document(cluster: str, seen: TaskView) -> dict[str, Any]:
+    from tfcluster.tasks import spell
+    from tfcluster_resolver import contract
+
+    tasks = [spell(seen.job, index) for index in seen.tasks]
+    return {"cluster": cluster, "tasks": tasks, "file": seen.file, "view": json.loads(contract.dump(seen.view))}
+
+
+def _listed(documents: list[dict[str, Any]], *, views: bool) -> Mapping[str, Any]:
+    if views:
+        return {"views": documents}
+    return {"apiVersion": "v1", "kind": "List", "items": documents}
+
+
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    from tfcluster.manifest.yaml import write
+
+    return "---\n" + write(document, width=120)
+
+
+def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
+    found = [*_names(documents)]
+    if twice := sorted(name for name, number in Counter(found).items() if number > 1):
+        raise ManifestError("two objects would be one file; render them one by one, or rename a TFCluster:", twice)
+    for name, document in zip(found, documents, strict=True):
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
+        write_file(folder / f"{name}.{output}", text)
+    say(f"{len(found)} files are in {folder}.")
+
+
+def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
+    namespaces = [(document.get("metadata") or document["view"]["cluster"])["namespace"] for document in documents]
+    several = len({*namespaces}) > 1
+    for document, namespace in zip(documents, namespaces, strict=True):
+        if "kind" in document:
+            stem = f"{document['kind'].lower()}-{document['metadata']['name']}"
+        else:
+            stem = f"view-{document['cluster']}-{document['tasks'][0]}"
+        yield f"{namespace}-{stem}" if several else stem
+
+
+class _Comparison(click.Command):
+    """A command that says by its exit code whether something differs, or that it does not know."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TFClusterError as error:
+            error.exit_code = ExitCode.NOT_COMPARED
+            raise
+
+
+@click.command(cls=_Comparison)
+@options.files
+@options.place
+@options.output("table", "json", "yaml")
+@options.examples("""
+    $ tfcluster diff -f digits.yaml
+    $ tfcluster diff -f digits.yaml -o json
+""")
+@click.pass_context
+def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:
+    """Show what applying a manifest would change: fields, pods, and what tasks see.
+
+    Nothing is changed. The exit codes are those of `kubectl diff`: 0 no difference, 1 a difference, 2 the comparison
+    failed.
+    """
+    from tfcluster.manifest.files import read_clusters
+    from tfcluster.preview.diff import edit_of
+
+    manifests = read_clusters(files)
+    edits = [edit_of(client.api, manifest) for manifest in manifests.clusters]
+    if manifests.others:
+        kinds = ", ".join(sorted({one.kind or "objects without a kind" for one in manifests.others}))
+        say(f"{kinds}: not compared, `kubectl diff` does that.")
+    if output == "table":
+        for edit in edits:
+            for line in _lines(edit):
+                console().print(line)
+    else:
+        data({"clusters": [_edit_document(edit) for edit in edits]}, output)
+    if any(edit.differs for edit in edits):
+        ctx.exit(ExitCode.DIFFERS)
+
+
+_SIGNS: Final = {"create": ("+", "good"), "replace": ("~", "waiting"), "change": ("~", "waiting")}
+_SIGNS_OF_ENDS: Final = {"delete": ("-", "bad"), "keep": (" ", "off")}
+_DONE: Final = {
+    "create": "created",
+    "replace": "replaced",
+    "change": "changed",
+    "delete": "deleted",
+    "keep": "of an older template",
+}
+
+
+def _lines(edit: Edit) -> Iterator[Text]:
+    from tfcluster.preview.diff import spell_tasks
+
+    where = f"{edit.namespace}/{edit.name}"
+    if not edit.exists:
+        yield styled(f"{where} is new", "name")
+    elif not edit.fields:
+        yield styled(f"{where}: nothing differs", "name")
+    else:
+        yield styled(f"{where}: {count(len(edit.fields), 'field')} would change, {edit.how}", "name")
+    for field in edit.fields:
+        yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
+    for pods in edit.pods:
+        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[pods.what]
+        tasks = spell_tasks(tuple((pods.job, index) for index in pods.tasks))
+        are = "is" if len(pods.tasks) == 1 else "are"
+        why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
+        yield _line(sign, style, f"{tasks} {are} {_DONE[pods.what]}" + (f": {why}" if why else ""))
+    for one in edit.objects:
+        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[one.what]
+        yield _line(sign, style, f"{one.kind} {one.name} is {_DONE[one.what]}")
+    for seen in edit.views:
+        readers = spell_tasks(tuple((seen.job, index) for index in seen.tasks))
+        told = [
+            *([f"can now see {spell_tasks(seen.added)}"] if seen.added else ()),
+            *([f"no longer sees {spell_tasks(seen.removed)}"] if seen.removed else ()),
+            *([f"{spell_tasks(seen.moved)} has another address"] if seen.moved else ()),
+            *([f"{spell_tasks(seen.filters)} has other device filters"] if seen.filters else ()),
+            *(f"other {one}" for one in seen.others),
+        ]
+        epochs = "" if seen.epochs[0] == seen.epochs[1] else f" (epoch {seen.epochs[0]} -> {seen.epochs[1]})"
+        yield _line("~", "waiting", f"view of {readers}: {', '.join(told) or 'written again'}{epochs}")
+    for note in edit.notes:
+        yield _line("!", "bad", note)
+
+
+def _line(sign: str, style: str, words: str) -> Text:
+    return styled(f"  {sign} ", style).append(words, style="")
+
+
+def _value(value: Any) -> str:
+    import json
+
+    if value is None:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _edit_document(edit: Edit) -> dict[str, Any]:
+    document = asdict(edit)
+    for view in document["views"]:
+        view["epochs"] = [*view["epochs"]]
+        for key in ("added", "removed", "moved", "filters"):
+            view[key] = [spell(*task) for task in view[key]]
+        view["tasks"] = [spell(view["job"], index) for index in view["tasks"]]
+    for pods in document["pods"]:
+        pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
+    return {"differs": edit.differs, **document}
+
+
+_MOST: Final = 24
+
+
+@click.command()
+@click.argument("name", type=ClusterName(), required=False)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    help="A manifest instead of a running cluster.",
+)
+@options.place_if_needed
+@options.output("table", "json", "yaml")
+@options.examples("""
+    $ tfcluster matrix digits
+    $ tfcluster matrix -f digits.yaml
+""")
+def matrix_command(
+    *,
+    connect: Callable[[], Client],
+    namespace: str | None,
+    name: str | None,
+    files: tuple[str, ...],
+    output: str,
+) -> None:
+    """Show which tasks see each other, by device filter and network policy.
+
+    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
+    sees now.
+    """
+    from tfcluster.matrix import grid_lines, grid_of, membership_of
+    from tfcluster_resolver.commands import matrix
+
+    if bool(name) == bool(files):
+        raise click.UsageError("name a TFCluster, or a manifest with -f")
+    cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
+    membership = membership_of(cluster)
+    if output != "table":
+        document = json.loads(matrix.as_json(membership, whole=True))
+        data({**document, "notes": [*_notes(cluster)]}, output)
+        return
+    grid = grid_of(membership, most=_MOST)
+    if grid is not None:
+        click.echo("\n".join(grid_lines(grid, fancy=_knows_unicode())) + "\n")
+    click.echo(matrix.as_text(membership, whole=True))
+    for note in _notes(cluster):
+        click.echo(note)
+
+
+def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
+    from tfcluster.manifest.files import read
+    from tfcluster.manifest.validate import declare
+
+    return declare(read(files).only(), namespace or "default")
+
+
+def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
+    from tfcluster.errors import ManifestError
+    from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+
+    with connect() as client:
+        body: Any = client.get(name)
+    try:
+        return parse(body)
+    except InvalidSpecError as error:
+        raise ManifestError(f"the operator cannot use {name}:", error.problems) from error
+
+
+def _notes(cluster: TFCluster) -> Iterator[str]:
+    from tfcluster_operator.declaration.spec import EVALUATOR
+
+    evaluator = cluster.job(EVALUATOR)
+    if evaluator is not None:
+        seen = f"sees what {', '.join(evaluator.filters)} show" if evaluator.filters else "sees every task"
+        yield f"The evaluator {seen}, and no task sees it: it is in no ClusterSpec."
+    match cluster.isolation.mode:
+        case "None":
+            yield "No isolation: every pod in the network can reach every task."
+        case "Cluster":
+            yield "Isolation Cluster: only pods of this cluster can reach a task."
+        case _:
+            yield "Isolation DeviceFilters: tasks can reach each other if one sees the other."
+    if cluster.isolation.mode != "None" and cluster.isolation.allow_from:
+        yield "spec.isolation.allowFrom also allows others."
+
+
+def _knows_unicode() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")

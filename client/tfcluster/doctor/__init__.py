@@ -1,0 +1,1 @@
+"""`tfcluster doctor`: what is wrong with the installation or a TFCluster, and what to do."""

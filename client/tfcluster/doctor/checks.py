@@ -1,0 +1,109 @@
+"""What the checks of ``tfcluster doctor`` find, and what to do; docs/conditions.md has the reasons at length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from tfcluster_operator.declaration import reasons
+
+Verdict = Literal["ok", "warning", "failed", "unknown", "skipped"]
+
+#: From the worst on; "unknown" is what this user may not see, "skipped" what does not apply here.
+GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What could not be looked at, and why."""
+
+    why: str
+
+
+def unknown(name: str, *answers: Any) -> Iterator[Check]:
+    """Say that a check is not possible, once for the first answer that is missing."""
+    for answer in answers:
+        if isinstance(answer, Unknown):
+            yield Check(name, "unknown", answer.why)
+            return
+
+
+def worst(checks: Iterable[Check]) -> Verdict:
+    """Give the worst verdict; what is unknown is no fault."""
+    found = {one.verdict for one in checks}
+    return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
+
+
+def what_to_do(checks: Sequence[Check]) -> list[str]:
+    """Give what to do, the most important first: checks build on each other in the order in which they come."""
+    wrong = [one for verdict in GRAVITY for one in checks if one.verdict == verdict and one.remedy]
+    return list(dict.fromkeys(one.remedy for one in wrong))
+
+
+def document_of(checks: Sequence[Check]) -> dict[str, Any]:
+    return {"verdict": worst(checks), "checks": [asdict(one) for one in checks], "toDo": what_to_do(checks)}
+
+
+#: By reason; NAME stands for the cluster.  What needs nothing but time is not here.
+REMEDIES: Final = {
+    reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
+    reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
+    reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
+    reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
+    reasons.GANG_TIMEOUT: "Make room, then suspend and resume it; one that has failed must be created again.",
+    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
+    reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
+    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
+    reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.forceDeleteAfterSeconds.",
+    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.RESOLVER_UNTRUSTED: "Find out who made that ConfigMap, and delete it: the operator makes the right one.",
+    reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
+    reasons.REJECTED: "Fix what the API server's words name: a quota, Pod Security, a policy, or a field.",
+    reasons.REQUEST_FAILED: "Repair what the API server's words name, such as a webhook that does not answer.",
+    reasons.CONFLICTING_WRITES: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
+    reasons.DELETING: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
+    reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.INVALID_SPEC: "Correct the spec as the message says, and bring the definition up to date.",
+    reasons.TASK_FAILED: "Read the task's log: `tfcluster logs NAME`. Delete and create the cluster to run it again.",
+    reasons.PERMANENT_EXIT_CODE: "Read the task's log: `tfcluster logs NAME`. Its program says that another try fails.",
+    reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
+    reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
+}
+#: Reasons that no waiting cures: what keeps the cluster from being ready must be mended by somebody.
+GRAVE: Final = frozenset(
+    {
+        reasons.STUCK_TERMINATING,
+        reasons.NAME_TAKEN,
+        reasons.GANG_UNAVAILABLE,
+        reasons.QUEUE_UNAVAILABLE,
+        reasons.RESOLVER_UNTRUSTED,
+        reasons.REJECTED,
+        reasons.REQUEST_FAILED,
+        reasons.CONFLICTING_WRITES,
+        reasons.VIEW_TOO_LARGE,
+        reasons.TF_CONFIG_TOO_LARGE,
+        reasons.INVALID_SPEC,
+        reasons.TASK_FAILED,
+        reasons.PERMANENT_EXIT_CODE,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        reasons.DEADLINE_EXCEEDED,
+        reasons.GANG_TIMEOUT,
+    }
+)
+
+
+def remedy_for(reason: str, name: str) -> str:
+    """Say what to do about a reason; "" where nothing is to be done."""
+    return REMEDIES.get(reason, "").replace("NAME", name)

@@ -1,0 +1,214 @@
+"""What keeps one cluster from its work?  Judgements of its picture and of what surrounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for, unknown
+from tfcluster.doctor.facts import Surroundings
+from tfcluster.kube.api import Object
+from tfcluster.status.picture import Picture, TaskPicture
+from tfcluster.terminal import few
+from tfcluster_operator.declaration.quantities import quantity, whole
+
+_WAITS: Final = (
+    (
+        "images",
+        ("ImagePullBackOff", "ErrImage", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"),
+        "Correct the image's name, or add imagePullSecrets to the template.",
+    ),
+    (
+        "scheduling",
+        ("Unschedulable", "SchedulingGated"),
+        "Lower the requests of the template, add nodes, or check its nodeSelector, affinity and tolerations.",
+    ),
+    (
+        "containers",
+        ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"),
+        "Correct what the words name in the template; a missing command is not in the image.",
+    ),
+)
+#: Networks by the name of their DaemonSet, and whether they enforce NetworkPolicies.
+_NETWORKS: Final = {
+    "calico": True,
+    "cilium": True,
+    "antrea": True,
+    "kube-router": True,
+    "ovn": True,
+    "weave": True,
+    "canal": True,
+    "aws-node": None,
+    "kindnet": None,
+    "flannel": False,
+}
+_STANDING: Final[Mapping[str, Verdict]] = {
+    "Ready": "ok",
+    "Succeeded": "ok",
+    "Suspended": "ok",
+    "Elsewhere": "ok",
+    "Failed": "failed",
+    "Stalled": "failed",
+}
+
+
+def judge_cluster(picture: Picture, limits: Mapping[str, Mapping[str, int]], found: Surroundings) -> Iterator[Check]:
+    yield from _conditions(picture)
+    yield from _tasks(picture)
+    yield from _references(found)
+    yield from _devices(picture, limits, found.nodes)
+    yield from _quotas(found.quotas)
+    yield from _service(picture, found.service)
+    yield from _isolation(picture, found)
+
+
+def _conditions(picture: Picture) -> Iterator[Check]:
+    standing = picture.standing
+    told = f"{standing.reason}: {standing.message}" if standing.reason else standing.message
+    message = f"{picture.name} is {standing.state}" + (f"; {told}" if told else "")
+    if standing.state == "Unseen":
+        remedy = f"Is an operator installed that works in namespace {picture.namespace}? The checks above say so."
+        yield Check("cluster", "failed", message, remedy)
+    else:
+        verdict = _STANDING.get(standing.state, "failed" if standing.reason in GRAVE else "warning")
+        remedy = "" if verdict == "ok" else remedy_for(standing.reason, picture.name)
+        yield Check("cluster", verdict, message, remedy)
+    for notice in standing.notices:
+        yield Check("cluster", "warning", notice, remedy_for(notice.partition(":")[0], picture.name))
+    for gap in picture.gaps:
+        yield Check("cluster", "unknown", gap)
+
+
+def _tasks(picture: Picture) -> Iterator[Check]:
+    """Tell what pods wait for, each cause once."""
+    tasks = list(picture.tasks())
+    for name, words, remedy in _WAITS:
+        told: dict[str, list[TaskPicture]] = {}
+        for task in tasks:
+            if any(word in task.cause for word in words):
+                told.setdefault(task.cause, []).append(task)
+        for cause, of_tasks in told.items():
+            yield Check(name, "failed", f"{_named(of_tasks)}: {cause}", remedy)
+    late = [task for task in tasks if task.view == "waiting"]
+    if late:
+        remedy = "Wait; if it lasts, read the operator's log."
+        yield Check("views", "warning", f"{_named(late)}: the newest view is not delivered yet", remedy)
+    broken = [
+        task
+        for task in tasks
+        if any(one.granted is not None and (one.healthy or 0) < one.granted for one in task.devices.values())
+    ]
+    if broken:
+        yield Check("devices", "failed", f"{_named(broken)}: a device has failed", "Drain the node, and repair it.")
+
+
+def _named(tasks: Iterable[TaskPicture]) -> str:
+    return few([task.name for task in tasks])
+
+
+def _references(found: Surroundings) -> Iterator[Check]:
+    for one in found.missing:
+        message = f"{one.kind} {one.name}, which the template of job {one.job} names, does not exist in this namespace"
+        yield Check("references", "failed", message, f"Create {one.kind} {one.name}, or correct the template.")
+    if found.unseen:
+        named = ", ".join(dict.fromkeys(f"{one.kind} {one.name}" for one in found.unseen))
+        yield Check("references", "unknown", f"you may not see whether these exist: {named}")
+
+
+def _devices(picture: Picture, limits: Mapping[str, Mapping[str, int]], nodes: Any) -> Iterator[Check]:
+    asked = {resource for of_job in limits.values() for resource in of_job}
+    if asked and isinstance(nodes, Unknown):
+        yield Check("devices", "unknown", f"whether nodes have {', '.join(sorted(asked))} cannot be seen: {nodes.why}")
+        return
+    for resource in sorted(asked):
+        most = max(of_job.get(resource, 0) for of_job in limits.values())
+        desired = {job.name: job.desired for job in picture.jobs}
+        total = sum(of_job.get(resource, 0) * desired.get(job, 0) for job, of_job in limits.items())
+        yield _device(resource, most, total, [_allocatable(node, resource) for node in nodes])
+
+
+def _device(resource: str, most: int, total: int, offered: list[int]) -> Check:
+    if not any(offered):
+        remedy = f"Install the device plugin of {resource}, or add nodes with such devices."
+        return Check("devices", "failed", f"no node has {resource} to give", remedy)
+    if max(offered) < most:
+        message = f"a task asks for {most} {resource}, and no node has more than {max(offered)}"
+        return Check("devices", "failed", message, "Ask for fewer in the template, or add larger nodes.")
+    if sum(offered) < total:
+        message = f"the tasks ask for {total} {resource} together, and all nodes have {sum(offered)}"
+        return Check("devices", "warning", message, "Declare fewer replicas, or add nodes.")
+    return Check("devices", "ok", f"the tasks ask for {total} {resource}, and the nodes have {sum(offered)}")
+
+
+def _allocatable(node: Object, resource: str) -> int:
+    if (node.get("spec") or {}).get("unschedulable"):
+        return 0
+    return whole(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)) or 0
+
+
+def _quotas(quotas: Any) -> Iterator[Check]:
+    if isinstance(quotas, Unknown):
+        yield from unknown("quotas", quotas)
+        return
+    full = []
+    for quota in quotas:
+        status = quota.get("status") or {}
+        used, hard = status.get("used") or {}, status.get("hard") or {}
+        full += [
+            f"{resource} of {quota['metadata']['name']} ({used.get(resource, 0)} of {limit})"
+            for resource, limit in sorted(hard.items())
+            if (quantity(used.get(resource, 0)) or 0) >= (quantity(limit) or 0)
+        ]
+    if full:
+        remedy = "Raise the quota, or remove something, if pods are missing."
+        yield Check("quotas", "warning", f"nothing is left of {', '.join(full)}", remedy)
+    else:
+        yield Check("quotas", "ok", "no quota is used up" if quotas else "there is no quota")
+
+
+def _service(picture: Picture, service: Object | Unknown | None) -> Iterator[Check]:
+    if isinstance(service, Unknown):
+        yield from unknown("service", service)
+    elif service is None and picture.standing.state not in {"Unseen", "Deleting", "Elsewhere", "Updating"}:
+        remedy = "Read the operator's log: it makes the Service before the first pod."
+        yield Check("service", "failed", f"Service {picture.name} does not exist: no task has an address", remedy)
+    elif service is not None and (service.get("spec") or {}).get("clusterIP") != "None":
+        remedy = "Find out who changed it; the operator makes it headless again."
+        yield Check("service", "failed", f"Service {picture.name} is not headless: tasks have no address", remedy)
+    elif service is not None:
+        yield Check("service", "ok", f"Service {picture.name} is headless: each task has an address")
+
+
+def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:
+    name = "isolation"
+    if picture.isolation == "None":
+        yield Check(name, "ok", "everybody in the Kubernetes cluster reaches the tasks: no isolation is in force")
+        return
+    if isinstance(found.policies, Unknown):
+        yield from unknown(name, found.policies)
+        return
+    if not found.policies:
+        message = f"isolation {picture.isolation} has no NetworkPolicy"
+        yield Check(name, "failed", message, "Read the operator's log: it makes the policies before the first pod.")
+        return
+    yield _enforced(f"the NetworkPolicies of isolation {picture.isolation} are there", found.networks)
+
+
+def _enforced(message: str, networks: Any) -> Check:
+    seen = (
+        {}
+        if isinstance(networks, Unknown)
+        else {
+            known: enforces
+            for one in networks
+            for known, enforces in _NETWORKS.items()
+            if known in one["metadata"]["name"]
+        }
+    )
+    if True in seen.values():
+        by = next(known for known, enforces in seen.items() if enforces)
+        return Check("isolation", "ok", f"{message}; {by} enforces them")
+    if list(seen.values()) == [False]:
+        remedy = "Install a network that enforces NetworkPolicies, such as Calico or Cilium."
+        return Check("isolation", "warning", f"{message}; {next(iter(seen))} alone does not enforce them", remedy)
+    return Check("isolation", "ok", f"{message}; whether the network enforces them cannot be seen from here")

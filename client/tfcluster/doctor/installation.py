@@ -1,0 +1,223 @@
+"""Is TFCluster installed, and does it work?  Judgements of what was found, in the order in which they build up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import tfcluster_resolver
+from tfcluster.doctor.checks import Check, Unknown, unknown
+from tfcluster.doctor.facts import RIGHTS, Installation, Leader, options_of
+from tfcluster.kube.api import Object
+from tfcluster.terminal import few
+from tfcluster_operator.declaration import naming
+
+#: The minors of Kubernetes 1 that docs/support.md names: the oldest that is supported, the newest that was tested.
+OLDEST_MINOR: Final = 34
+NEWEST_MINOR: Final = 37
+_A_RULE: Final = "a rule of"
+_INSTALL: Final = "Install the chart: helm install tfcluster charts/tfcluster-operator -n tfcluster-system"
+_UPGRADE: Final = "Upgrade the chart; docs/upgrading.md has the steps."
+_UPGRADE_CLIENT: Final = "Upgrade this client to the operator's version: pip install --upgrade 'tfcluster[client]'"
+
+
+def judge_installation(found: Installation, packaged: Mapping[str, Any]) -> Iterator[Check]:
+    yield judge_server(found.server, found.version)
+    if isinstance(found.version, Unknown) and isinstance(found.served, Unknown):
+        return  # nobody answers: the rest would say the same
+    yield _definition(found, packaged)
+    yield from _operator(found)
+    yield _rights(found)
+
+
+def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
+    """Judge the API server: whether it answers, and its version."""
+    name = "API server"
+    if isinstance(version, Unknown):
+        remedy = "Choose the right --context or --kubeconfig, and see that the API server is up."
+        return Check(name, "failed", version.why, remedy)
+    spelled = str(version.get("gitVersion") or "of an unknown version")
+    message = f"{server} answers, {spelled}"
+    numbers = re.match(r"v?1\.(\d+)", spelled)
+    if numbers is None:
+        return Check(name, "warning", f"{message}; its version cannot be read")
+    minor = int(numbers[1])
+    if minor < OLDEST_MINOR:
+        remedy = f"Upgrade Kubernetes to 1.{OLDEST_MINOR} or newer; docs/kubernetes-versions.md says what is missing."
+        return Check(name, "warning", f"{message}; supported is 1.{OLDEST_MINOR} and newer", remedy)
+    if minor > NEWEST_MINOR:
+        return Check(name, "ok", f"{message}; tests ran with 1.{NEWEST_MINOR} at the newest")
+    return Check(name, "ok", message)
+
+
+def _definition(found: Installation, packaged: Mapping[str, Any]) -> Check:
+    name, installed = "definition", found.definition
+    if found.served is False:
+        message = f"the kind {naming.KIND} of {naming.API_VERSION} is not served: it is not installed, or not yet"
+        return Check(name, "failed", message, _INSTALL)
+    if isinstance(installed, Unknown) or installed is None:
+        why = f"; whether it is as new as this client cannot be seen: {installed.why}" if installed is not None else ""
+        return Check(name, "ok", f"{naming.KIND} of {naming.API_VERSION} is served{why}")
+    ours, theirs = set(_fields(packaged)), set(_fields(installed))
+    lacking, more = (sorted(those, key=_fields_first) for those in (ours - theirs, theirs - ours))
+    if lacking:
+        return Check(name, "failed", f"it is older than this client: it lacks {_some(lacking)}", _UPGRADE)
+    if more:
+        message = f"it is newer than this client: it has {_some(more)} besides"
+        return Check(name, "warning", message, _UPGRADE_CLIENT)
+    return Check(name, "ok", f"{naming.KIND} of {naming.API_VERSION} is served, as new as this client")
+
+
+def _fields(definition: Mapping[str, Any]) -> Iterator[str]:
+    for version in (definition.get("spec") or {}).get("versions") or ():
+        if version.get("name") == naming.VERSION:
+            yield from _walk((version.get("schema") or {}).get("openAPIV3Schema") or {}, "")
+
+
+def _walk(node: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Give the fields of a schema; those of the pod template are Kubernetes' own, and many."""
+    for rule in node.get("x-kubernetes-validations") or ():
+        yield f"{_A_RULE} {path or 'the object'}: {rule.get('rule')}"
+    inner = node.get("additionalProperties")
+    if isinstance(inner, dict):
+        yield from _walk(inner, f"{path}.*")
+    for field, below in (node.get("properties") or {}).items():
+        here = f"{path}.{field}" if path else str(field)
+        yield here
+        yield from _walk(below, here)
+
+
+def _fields_first(field: str) -> tuple[bool, str]:
+    return field.startswith(_A_RULE), field
+
+
+def _some(fields: list[str]) -> str:
+    return few([field if len(field) < 60 else f"{field[:57]}..." for field in fields])
+
+
+def _operator(found: Installation) -> Iterator[Check]:
+    name = "operator"
+    if isinstance(found.operators, Unknown):
+        yield from unknown(name, found.operators)
+        return
+    if not found.operators:
+        if not found.everywhere:
+            why = "none is in the namespaces that you may look into; ask an administrator where it is"
+            yield Check(name, "unknown", why)
+        else:
+            message = "no Deployment has the labels of the operator's chart"
+            if found.reported is True:
+                yield Check(name, "warning", f"{message}; somebody has reported on TFClusters here", _INSTALL)
+            else:
+                yield Check(name, "failed", message, _INSTALL)
+        return
+    for one in found.operators:
+        yield _available(one)
+        yield from _version(one)
+        yield from _leader(one, found)
+    yield _namespaces(found)
+
+
+def _where(deployment: Object) -> str:
+    return f"{deployment['metadata'].get('namespace')}/{deployment['metadata']['name']}"
+
+
+def _available(deployment: Object) -> Check:
+    status, wanted = deployment.get("status") or {}, (deployment.get("spec") or {}).get("replicas", 1)
+    available = int(status.get("availableReplicas") or 0)
+    message = f"{_where(deployment)}: {available} of {wanted} available"
+    if wanted == 0:
+        return Check(
+            "operator", "failed", f"{message}: it is scaled to 0", f"kubectl scale {_command(deployment)} --replicas=2"
+        )
+    if available == 0:
+        said = [str(one.get("message")) for one in status.get("conditions") or () if one.get("status") == "False"]
+        remedy = f"kubectl describe pods {_pods(deployment)}"
+        return Check("operator", "failed", "; ".join([message, *said]), remedy)
+    return Check("operator", "ok" if available >= wanted else "warning", message)
+
+
+def _command(deployment: Object) -> str:
+    return f"deployment {deployment['metadata']['name']} -n {deployment['metadata'].get('namespace')}"
+
+
+def _pods(deployment: Object) -> str:
+    labels = ((deployment.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return f"-n {deployment['metadata'].get('namespace')} -l {selector}"
+
+
+def _version(deployment: Object) -> Iterator[Check]:
+    theirs = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version")
+    ours = tfcluster_resolver.__version__
+    if not theirs:
+        return
+    message = f"the operator is {theirs}, this client {ours}"
+    if theirs == ours or _minor(theirs) == _minor(ours):
+        yield Check("versions", "ok", message)
+    else:
+        newer = _minor(theirs) > _minor(ours)
+        yield Check("versions", "warning", message, _UPGRADE_CLIENT if newer else _UPGRADE)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _leader(deployment: Object, found: Installation) -> Iterator[Check]:
+    key = (deployment["metadata"].get("namespace", ""), deployment["metadata"]["name"])
+    if key not in found.leaders:
+        return
+    leader = found.leaders[key]
+    logs = f"Read its log: kubectl logs {_pods(deployment)} --all-containers"
+    if isinstance(leader, Unknown):
+        yield Check("leader", "unknown", leader.why)
+    elif leader is None:
+        yield Check("leader", "failed", "no operator has ever led: there is no Lease", logs)
+    else:
+        yield _led(leader, logs)
+
+
+def _led(leader: Leader, logs: str) -> Check:
+    if not leader.renewed:
+        told = f"{leader.holder} does not renew it" if leader.holder else "nobody holds it"
+        return Check("leader", "failed", f"no operator leads: there is Lease {leader.name}, and {told}", logs)
+    message = f"{leader.holder} leads"
+    if abs(leader.skew) > 60:
+        return Check("leader", "warning", f"{message}; its clock and this machine's differ by {leader.skew:.0f} s")
+    return Check("leader", "ok", message)
+
+
+def _namespaces(found: Installation) -> Check:
+    name, watched = "namespaces", set()
+    for one in () if isinstance(found.operators, Unknown) else found.operators:
+        options = options_of(one)
+        if "--all-namespaces" in options:
+            return Check(name, "ok", f"{_where(one)} works in all namespaces")
+        watched |= set(options.get("--namespace", ()))
+    listed = ", ".join(sorted(watched)) or "none that can be seen"
+    if found.namespace in watched:
+        return Check(name, "ok", f"an operator works in {found.namespace}")
+    remedy = f"Add {found.namespace} to the chart's watchNamespaces, or use one of these namespaces: {listed}."
+    verdict = "failed" if found.everywhere and watched else "unknown"
+    message = f"no operator works in namespace {found.namespace}; they work in {listed}"
+    return Check(name, verdict, message, remedy if verdict == "failed" else "")  # type: ignore[arg-type]  # one of two literals
+
+
+def _rights(found: Installation) -> Check:
+    missing = [number for number, has in found.rights.items() if has is False]
+    unseen = next((has for has in found.rights.values() if isinstance(has, Unknown)), None)
+    if missing:
+        rights = [RIGHTS[number] for number in missing]
+        told = [f"{verb} {_what(resource.plural, sub)} (for {why})" for verb, resource, sub, why in rights]
+        message = f"missing permissions in namespace {found.namespace}: {', '.join(told)}"
+        remedy = "Ask an administrator for the role edit in this namespace; view is enough to look."
+        return Check("rights", "warning", message, remedy)
+    if unseen is not None:
+        return Check("rights", "unknown", unseen.why)
+    return Check("rights", "ok", f"you have all required permissions in namespace {found.namespace}")
+
+
+def _what(plural: str, subresource: str) -> str:
+    return f"{plural}/{subresource}" if subresource else plural

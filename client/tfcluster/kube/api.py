@@ -1,0 +1,523 @@
+"""The Kubernetes API as the client uses it: dicts in, dicts out, refusals as exceptions with a next step.
+
+Credentials, TLS and proxies are the official client's; its models are left out, so that a field which is newer than
+they are is never lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+import yaml
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+
+import tfcluster_resolver
+from tfcluster.errors import ConflictError, NotFoundError, RefusedError, TFClusterError, UnreachableError, no_cluster
+from tfcluster.kube.connection import Cut, brief_of_kubeconfig, load_kubeconfig
+from tfcluster_operator.declaration import naming
+
+#: The reason of a 404 that is of no object: the kind itself is not there.
+UNKNOWN_PATH: Final = "UnknownPath"
+
+
+def error_of_response(status: int, body: bytes, *, server: str = "") -> RefusedError:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or document.get("kind") != "Status":
+        words = body.decode("utf-8", "replace").strip().splitlines()
+        document = {"message": words[0] if words else "no reason given"}
+        if status == 404:
+            document["message"] = f"{server or 'the server'} does not know this path: {document['message']}"
+            document["reason"] = UNKNOWN_PATH
+    return error_of_status({"code": status, **document})
+
+
+def error_of_status(document: Mapping[str, Any]) -> RefusedError:
+    status = int(document.get("code") or 500)
+    reason = str(document.get("reason") or "")
+    message = str(document.get("message") or reason or f"HTTP status {status}")
+    details: Mapping[str, Any] = document.get("details") or {}
+    if status == 404:
+        return NotFoundError(message, status=status, reason=reason, hint=_missing(details))
+    if status == 409:
+        hint = "It was changed in the meantime: read it again and retry."
+        if any(cause.get("reason") == "FieldManagerConflict" for cause in details.get("causes") or ()):
+            hint = "Another field manager owns these fields. Remove them, or take them over with --force-conflicts."
+        return ConflictError(message, status=status, reason=reason, hint=hint)
+    hints = {
+        401: "The API server does not know you: log in again, or choose another --context.",
+        403: "Ask an administrator for the right, or choose another namespace with -n.",
+    }
+    hint = hints.get(status, "")
+    if status == 403 and 'User "system:anonymous"' in message:
+        hint = "The API server does not know you: the kubeconfig gave no credentials. Log in again."
+    return RefusedError(message, status=status, reason=reason, hint=hint)
+
+
+def _missing(details: Mapping[str, Any]) -> str:
+    if details.get("kind") == "namespaces":
+        return f"Create it with `kubectl create namespace {details.get('name')}`, or choose another one with -n."
+    if details.get("name"):
+        return "List what is there with `tfcluster status`, in all namespaces with -A."
+    return (
+        f"Is the operator installed? Its definition is missing: kubectl get crd {naming.PLURAL}.{naming.GROUP}. "
+        "`tfcluster doctor` looks at everything."
+    )
+
+
+Object = dict[str, Any]
+
+FIELD_MANAGER: Final = "tfcluster-client"
+#: Seconds until a connection must stand, and until an answer must have begun.
+_CONNECT, _READ = 10.0, 60.0
+_PAGE: Final = 500
+_CREATED: Final = 201
+#: What would lead to another object, or to all of them (kubernetes.io, "Object Names and IDs": path segment names).
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+class Resource(NamedTuple):
+    """A kind of object: its API group and version, its plural, and whether it lives in a namespace."""
+
+    group_version: str
+    plural: str
+    namespaced: bool = True
+
+
+TFCLUSTERS: Final = Resource(naming.API_VERSION, naming.PLURAL)
+PODS: Final = Resource("v1", "pods")
+SERVICES: Final = Resource("v1", "services")
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
+EVENTS: Final = Resource("v1", "events")
+NODES: Final = Resource("v1", "nodes", namespaced=False)
+LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
+DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
+NETWORK_POLICIES: Final = Resource("networking.k8s.io/v1", "networkpolicies")
+DISRUPTION_BUDGETS: Final = Resource("policy/v1", "poddisruptionbudgets")
+POD_GROUPS: Final = Resource("scheduling.k8s.io/v1beta1", "podgroups")
+POD_GROUPS_OF_PLUGINS: Final = Resource("scheduling.x-k8s.io/v1alpha1", "podgroups")
+POD_GROUPS_OF_VOLCANO: Final = Resource("scheduling.volcano.sh/v1beta1", "podgroups")
+WORKLOADS: Final = Resource("kueue.x-k8s.io/v1beta2", "workloads")
+RESOURCE_QUOTAS: Final = Resource("v1", "resourcequotas")
+DEFINITIONS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+TFJOBS: Final = Resource("kubeflow.org/v1", "tfjobs")
+
+
+class KubernetesApi:
+    """One API server, as one user, with one namespace that is meant where none is named."""
+
+    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+        self.namespace = namespace
+        self.source = source
+        self.configuration = configuration
+        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        configuration.keep_alive = True
+        self._client = client.ApiClient(configuration)
+        self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
+
+    @classmethod
+    def connect(
+        cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
+    ) -> KubernetesApi:
+        """Find credentials as kubectl does, or those of the pod that this process is in.
+
+        Args:
+            kubeconfig: the file; by default ``$KUBECONFIG`` or ``~/.kube/config``, else the pod's service account.
+            context: the context in it, if not the current one.
+            namespace: the namespace, if not that of the context or of the pod.
+
+        Raises:
+            UnreachableError: there are none, or they cannot be read.
+        """
+        configuration = client.Configuration()
+        own = None if kubeconfig is None else str(kubeconfig)
+        # NB: the official client reads KUBECONFIG when it is imported, and a notebook sets it later.
+        file = own or os.environ.get("KUBECONFIG") or None
+        try:
+            of_context = load_kubeconfig(configuration, file, context)
+        except ConfigException as error:
+            if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                return cls._in_pod(configuration, namespace)
+            raise UnreachableError(
+                f"no credentials for a Kubernetes cluster: {error}",
+                hint="Name a file with --kubeconfig or KUBECONFIG, or run on this machine: tfcluster local run -f FILE",
+            ) from error
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+            raise UnreachableError(
+                f"the kubeconfig cannot be read: {brief_of_kubeconfig(error)}",
+                hint=f"It is {file or '~/.kube/config'}; name another one with --kubeconfig or KUBECONFIG.",
+            ) from error
+        return cls(configuration, namespace or of_context or "default", file or "~/.kube/config")
+
+    @classmethod
+    def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+            folder = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+            return cls(configuration, namespace or (folder / "namespace").read_text(encoding="utf-8"), "the pod")
+        except (ConfigException, OSError) as error:
+            raise UnreachableError(
+                f"no credentials: {error}",
+                hint="This process is in a pod without a service account token. Give the pod "
+                "automountServiceAccountToken: true and a ServiceAccount with rights on tfclusters, or a kubeconfig.",
+            ) from error
+
+    @property
+    def server(self) -> str:
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self.configuration.host))
+        return f"{found.scheme}://{found.netloc}"
+
+    # --- reading
+
+    def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
+        """Give an object; raises NotFoundError where it is not there, and RefusedError."""
+        return self._json("GET", self._path(resource, namespace, name, subresource))
+
+    def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+        """Give an object, or None where it is not there; raises RefusedError, also where there is no such kind."""
+        try:
+            return self.get(resource, name, namespace)
+        except NotFoundError as error:
+            if error.reason == UNKNOWN_PATH:
+                raise
+            return None
+
+    def cluster(self, name: str, namespace: str | None = None) -> Object:
+        """Return a TFCluster; raises NoClusterError, and RefusedError."""
+        found = self.find(TFCLUSTERS, name, namespace)
+        if found is None:
+            raise no_cluster(name, namespace or self.namespace)
+        return found
+
+    def exists(self, resource: Resource, name: str) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for."""
+        try:
+            self._open("GET", self._path(resource, None, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
+
+    def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
+        query = _query(labelSelector=labels, fieldSelector=fields, limit=_PAGE)
+        found = Listed()
+        while True:
+            page = self._json("GET", self._path(resource, namespace), query=query)
+            found += page["items"]
+            again = page["metadata"].get("continue")
+            if not again:
+                found.version = page["metadata"]["resourceVersion"]
+                return found
+            query = {**query, "continue": again}
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        since: str = "",
+        seconds: float = 300.0,
+    ) -> Iterator[tuple[str, Object]]:
+        """Give changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
+        query = _query(
+            watch="true",
+            labelSelector=labels,
+            fieldSelector=fields,
+            resourceVersion=since,
+            timeoutSeconds=int(seconds) + 1,
+        )
+        response = self._open("GET", self._path(resource, namespace), query=query, read=seconds)
+        for line in _lines(response):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise error_of_status(event["object"])
+            yield event["type"], event["object"]
+
+    # --- writing
+
+    def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object:
+        """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
+        return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> tuple[Object, bool]:
+        """Apply an object server-side, as ``kubectl apply --server-side`` does."""
+        query = _query(
+            fieldManager=FIELD_MANAGER,
+            force="true" if force else "",
+            dryRun="All" if dry_run else "",
+            fieldValidation="Strict",
+        )
+        path = self._path(resource, namespace, body["metadata"]["name"])
+        response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        return json.loads(response.read()), response.status == _CREATED
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        change: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
+
+        With a UID in its metadata, it changes the object of that UID only.
+        """
+        path = self._path(resource, namespace, name, subresource)
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
+        return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
+        options = {
+            **({"preconditions": {"uid": uid}} if uid else {}),
+            **({"propagationPolicy": propagation} if propagation else {}),
+            **({"dryRun": ["All"]} if dry_run else {}),
+        }
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
+
+    # --- pods
+
+    def log(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        previous: bool = False,
+        tail: int | None = None,
+    ) -> Iterator[str]:
+        """Give the lines of a container's log so far; raises NotFoundError, RefusedError and UnreachableError."""
+        for line in _lines(self.open_log(pod, namespace, container=container, previous=previous, tail=tail)):
+            yield line.decode("utf-8", "replace")
+
+    def open_log(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        """Open a container's log; it is read by ``read1()``, and another thread ends that by ``shutdown()``."""
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            previous="true" if previous else "",
+            tailLines="" if tail is None else str(tail),
+            sinceSeconds="" if since_seconds is None else str(since_seconds),
+            sinceTime=since_time,
+            timestamps="true" if timestamps else "",
+        )
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
+
+    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
+        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
+        path = self._path(PODS, namespace, pod, "portforward")
+        headers = {"User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        return f"{self.server}{path}?ports={port}", headers
+
+    # --- the rest
+
+    def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
+        """Tell whether this user may do something; raises RefusedError."""
+        asked = {
+            "namespace": self.namespace,
+            "verb": verb,
+            "group": resource.group_version.rpartition("/")[0],
+            "resource": resource.plural,
+            "subresource": subresource,
+        }
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body = {**kind, "spec": {"resourceAttributes": asked}}
+        answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def resources_of(self, group_version: str) -> Sequence[Object]:
+        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        base = "apis" if "/" in group_version else "api"
+        resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
+        return resources
+
+    def read(self, path: str) -> bytes:
+        """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
+        return bytes(self._open("GET", path).read())
+
+    def interruptible(self) -> InterruptibleApi:
+        """Give the same with connections of its own, which another thread can cut."""
+        return InterruptibleApi(self.configuration, self.namespace, self.source)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _path(
+        self, resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str = ""
+    ) -> str:
+        """Give the path of an object, or of all objects where ``name`` is None."""
+        base = f"/apis/{resource.group_version}" if "/" in resource.group_version else f"/api/{resource.group_version}"
+        inside = self.namespace if namespace is None else namespace
+        if name is not None and (not isinstance(name, str) or name in _NO_NAMES):
+            raise TFClusterError(f'"{name}" is not a name: give one')
+        if resource.namespaced and inside and not _NAMESPACE.fullmatch(inside):
+            raise TFClusterError(f'"{inside}" can name no namespace', hint="Choose another one with -n.")
+        steps = [
+            *(("namespaces", inside) if resource.namespaced and inside else ()),
+            resource.plural,
+            name or "",
+            subresource,
+        ]
+        return "/".join([base, *(quote(step, safe="") for step in steps if step)])
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        answer: Object = json.loads(self._open(method, path, body=body, query=query, content=content).read())
+        return answer
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+        read: float | None = _READ,
+    ) -> urllib3.BaseHTTPResponse:
+        """Make a request; the body of the answer is not read yet."""
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        if body is not None:
+            headers["Content-Type"] = content
+        url = f"{self.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=_CONNECT, read=read),
+                retries=urllib3.Retry(connect=2, read=0, redirect=0, status=0, other=0),
+            )
+            if response.status >= 400:
+                raise error_of_response(response.status, response.read(), server=self.server)
+        except ValueError:
+            # NB: http.client's words hold the header, and so the token: they must not be seen, nor be a cause.
+            raise UnreachableError(
+                "the credentials hold a character that no request can carry, such as the end of a line",
+                hint=f"They are from {self.source or 'the caller'}. Log in again, or correct the token there.",
+            ) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(
+                f"the API server {self.server} does not answer: {_brief(error)}",
+                hint=f"Is this the right cluster? The credentials are from {self.source or 'the caller'}.",
+            ) from error
+        return response
+
+
+class InterruptibleApi(KubernetesApi):
+    """A KubernetesApi whose requests another thread can end, also those that wait for the first byte of an answer.
+
+    NB: a log that is followed has no answer, and so nothing to close, until its container writes a line.
+    """
+
+    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+        super().__init__(configuration, namespace, source)
+        self._cut = Cut()
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
+
+    def interrupt(self) -> None:
+        """End all requests; those that are under way and those to come fail with UnreachableError."""
+        self._cut.cut()
+
+
+class Listed(list[Object]):
+    """What a list found, with the version from which a watch continues."""
+
+    version = ""
+
+
+def _query(**parameters: str | int) -> dict[str, str]:
+    return {key: str(value) for key, value in parameters.items() if value != ""}
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Give the lines of an answer as they come; the last may have no end."""
+    rest = b""
+    try:
+        # NB: stream() would wait until a whole block is there; read1() gives what has come.
+        while chunk := response.read1():
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from whole
+    except urllib3.exceptions.ReadTimeoutError:
+        pass
+    except urllib3.exceptions.HTTPError as error:
+        raise UnreachableError("the connection to the API server was lost") from error
+    finally:
+        response.close()
+    if rest:
+        yield rest
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was lost"
+    reason = getattr(error, "reason", None) or error
+    return str(reason).rpartition(": ")[2] or type(error).__name__
+
+
+def seconds_of(text: Any) -> float:
+    """Read a time of Kubernetes; 0.0 where there is none, or it is no time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,135 @@
+"""What the official client leaves to be done: silent credential plug-ins, websockets, and cutting connections."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from weakref import WeakSet
+
+import yaml
+from kubernetes import client, config
+from kubernetes.client.rest import should_bypass_proxies
+from kubernetes.config import kube_config
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from tfcluster.errors import UnreachableError
+
+_OF_THE_CLIENT: Final = Path(config.__file__).parent
+
+
+def load_kubeconfig(configuration: client.Configuration, file: str | None, context: str | None) -> str:
+    with _heard() as said:
+        config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+    if said and not (configuration.api_key or configuration.cert_file or configuration.username):
+        # NB: the official client goes on as nobody, and the API server would speak of a right that is missing.
+        raise UnreachableError(
+            f"the kubeconfig gives no credentials: {said[-1]}",
+            hint="Log in again, and see that the program that it names for it can be run.",
+        )
+    # NB: the official client lists contexts only where there is a current one.
+    read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
+    chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
+    return str(chosen["context"].get("namespace") or "")
+
+
+def brief_of_kubeconfig(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: it is not YAML: {error.problem}"
+    if isinstance(error, (TypeError, KeyError, AttributeError)):
+        return "it is not built as a kubeconfig is"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Give what the official client logs as an error meanwhile; without a handler it would be printed."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if Path(record.pathname).parent == _OF_THE_CLIENT and record.thread == threading.get_ident():
+                said.append(record.getMessage())
+
+    listener, logger = Listener(logging.ERROR), logging.getLogger()
+    logger.addHandler(listener)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(listener)
+
+
+def tls_and_proxy(configuration: client.Configuration) -> tuple[ssl.SSLContext | None, str | None]:
+    """Read how a websocket reaches the API server: the TLS context, None for plain HTTP, and the URL of a proxy."""
+    server = str(configuration.host)
+    proxy = configuration.proxy or None
+    if proxy and should_bypass_proxies(server, configuration.no_proxy or ""):
+        proxy = None
+    if not server.startswith("https:"):
+        return None, proxy
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+    if configuration.assert_hostname is False or not configuration.verify_ssl:
+        context.check_hostname = False
+    if not configuration.verify_ssl:
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context, proxy
+
+
+class Cut:
+    """Knows the sockets of the connections that its pools make."""
+
+    def __init__(self) -> None:
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._lock = threading.Lock()
+        self._over = False
+
+    def cut(self) -> None:
+        """Cut all connections, and those that are made from now on."""
+        with self._lock:
+            self._over = True
+            for one in self._sockets:
+                self._end(one)
+
+    def pools(self) -> dict[str, type[HTTPConnectionPool]]:
+        """Give what urllib3's PoolManager takes as ``pool_classes_by_scheme``."""
+        note = self._note
+
+        class Plain(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self.sock)
+
+        class Secure(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self.sock)
+
+        class PlainPool(HTTPConnectionPool):
+            ConnectionCls = Plain
+
+        class SecurePool(HTTPSConnectionPool):
+            ConnectionCls = Secure
+
+        return {"http": PlainPool, "https": SecurePool}
+
+    def _note(self, one: socket.socket) -> None:
+        with self._lock:
+            self._sockets.add(one)
+            if self._over:
+                self._end(one)
+
+    def _end(self, one: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            # NB: an SSL socket's own shutdown() would take its state from under the thread that reads.
+            socket.socket.shutdown(one, socket.SHUT_RDWR)

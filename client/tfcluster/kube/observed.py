@@ -1,0 +1,34 @@
+"""What exists for a TFCluster, read as the operator reads it, so that both judge it by the same decisions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tfcluster.kube.api import seconds_of
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.pod import Pod
+
+
+def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, Pod]:
+    return {pod.meta.name: pod for pod in (_observe(body, now) for body in bodies)}
+
+
+def read_objects(kind: str, bodies: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Read objects other than pods, by their names."""
+    read = KINDS[kind].read
+    return {body["metadata"]["name"]: read(json.dumps(body).encode()) for body in bodies}
+
+
+def _observe(body: Mapping[str, Any], now: float) -> Pod:
+    # NB: who wrote which field is half of a pod's text, and nothing here asks for it.
+    metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    read = KINDS[Pod.KIND].read(json.dumps({**body, "metadata": metadata}).encode())
+    if not isinstance(read, Pod):
+        raise TypeError(f"{type(read).__name__} is no pod")
+    pod = read.seen(None, now)
+    asked = seconds_of(metadata.get("deletionTimestamp")) - pod.meta.grace
+    # NB: the operator notes when it first saw the deletion; who looks once has only the server's word.
+    return replace(pod, noted=replace(pod.noted, leaving_since=asked)) if pod.meta.terminating else pod

@@ -1,0 +1,113 @@
+"""The API server in memory behind HTTP, on this machine alone and for whoever has the token.
+
+NB: whoever may write here runs programs as this user, so nothing is answered without the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from memory_kubernetes import Answer, MemoryKubernetes, Refusal, Request
+from memory_kubernetes.serving import read_request
+
+HOST: Final = "127.0.0.1"
+_USER: Final = "local-user"
+_LARGEST_BODY: Final = 3 * 2**20
+
+#: Gives the bytes of a container's log: namespace, pod, and the query of the request; raises Refusal.
+LogOf = Callable[[str, str, Mapping[str, str]], AsyncIterator[bytes]]
+
+
+class ApiServer:
+    """Serves a MemoryKubernetes by HTTP on 127.0.0.1."""
+
+    def __init__(self, kube: MemoryKubernetes, token: str, log_of: LogOf | None = None) -> None:
+        self._kube = kube
+        self._token = token.encode()
+        self._log_of = log_of
+        self._runner: web.AppRunner | None = None
+        #: The URL without a path, when it runs.
+        self.url = ""
+
+    async def start(self, port: int = 0) -> None:
+        application = web.Application(client_max_size=_LARGEST_BODY)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        # NB: a watch ends when its client is gone, not when the next object changes.
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, port)
+        await site.start()
+        self.url = f"http://{HOST}:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        # NB: kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
+        _, first, *rest = str(http.rel_url).split("/", 2)
+        inside = hmac.compare_digest(first.encode("utf-8", "replace"), self._token)
+        given = http.headers.get("Authorization", "").encode("utf-8", "replace")
+        if not (inside or hmac.compare_digest(given, b"Bearer " + self._token)):
+            return _plain(Answer.refusing(Refusal(401, "Unauthorized", "Unauthorized")))
+        request = read_request(
+            http.method,
+            f"/{''.join(rest)}" if inside else str(http.rel_url),
+            params={},
+            headers=http.headers,
+            user=_USER,
+            body=await http.read(),
+        )
+        if request.resource == "pods" and request.subresource == "log" and self._log_of is not None:
+            return await self._log(http, request, self._log_of)
+        answer = self._kube.serve(request)
+        if answer.watch is None:
+            return _plain(answer)
+        response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+        await response.prepare(http)
+        try:
+            async for lines in answer.watch.batches():
+                await response.write(b"".join(lines))
+        except ConnectionResetError:
+            return response  # the client is gone
+        await response.write_eof()
+        return response
+
+    async def _log(self, http: web.Request, request: Request, log_of: LogOf) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        chunks = log_of(request.namespace, request.name, request.params)
+        try:
+            first = await anext(chunks, b"")
+        except Refusal as refusal:
+            return _plain(Answer.refusing(refusal))
+        await response.prepare(http)
+        try:
+            await response.write(first)
+            async for chunk in chunks:
+                await response.write(chunk)
+        except ConnectionResetError:
+            return response  # the client is gone
+        await response.write_eof()
+        return response
+
+
+def _plain(answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, headers=dict(answer.headers))
+
+
+def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
+    """Spell how a client reaches an ApiServer, as JSON, which is YAML."""
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "local", "cluster": {"server": f"{url}/{token}"}}],
+        "users": [{"name": "local", "user": {}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local", "namespace": namespace}}],
+        "current-context": "local",
+    }
+    return json.dumps(document, indent=2) + "\n"

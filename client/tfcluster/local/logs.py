@@ -1,0 +1,162 @@
+"""The logs of containers: a file each, in which every line begins with its time, as the kubelet keeps them.
+
+It also answers what the API server is asked of logs: following, tails, times, the container before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from memory_kubernetes import Refusal
+
+#: A longer line is cut into several, as container runtimes do.
+_LONGEST: Final = 16384
+#: What a failed program's message is cut to (kubelet: terminationMessagePolicy FallbackToLogsOnError).
+_MESSAGE_BYTES: Final = 2048
+_MESSAGE_LINES: Final = 80
+
+
+class ContainerLog:
+    """The log of one container."""
+
+    def __init__(
+        self,
+        path: Path,
+        heard: Callable[[bytes], None] = lambda _: None,
+        lost: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _put_aside(path)
+        self.path = path
+        self._file: BinaryIO = path.open("ab", buffering=0)
+        self._heard = heard
+        self._lost = lost
+        self._partial = b""
+        self._last: deque[bytes] = deque(maxlen=_MESSAGE_LINES)
+        self._grown = asyncio.Event()
+        self.closed = False
+
+    def write(self, chunk: bytes) -> None:
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        while len(self._partial) > _LONGEST:
+            lines.append(self._partial[:_LONGEST])
+            self._partial = self._partial[_LONGEST:]
+        self._keep(lines)
+
+    def _keep(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        at = _timestamp()
+        try:
+            self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
+        except OSError as error:
+            self._lost(error)
+        self._last.extend(lines)
+        for line in lines:
+            self._heard(line)
+        self._grown.set()
+
+    def close(self) -> None:
+        """Take in no more: the program has ended."""
+        if not self.closed:
+            self._keep([self._partial] if self._partial else [])
+            self._partial, self.closed = b"", True
+            self._file.close()
+            self._grown.set()
+
+    def tail(self) -> str:
+        """Give the last lines, as far as a termination message may be long."""
+        return b"\n".join(self._last)[-_MESSAGE_BYTES:].decode("utf-8", "replace")
+
+    async def follow(self, since: int) -> AsyncIterator[bytes]:
+        """Give what is in the file from an offset on, and what comes, until the program has ended."""
+        with self.path.open("rb") as file:
+            file.seek(since)
+            while True:
+                self._grown.clear()
+                over = self.closed
+                while lines := file.readlines(1 << 20):
+                    yield b"".join(lines)
+                if over:
+                    return
+                await self._grown.wait()
+
+
+def _lines(content: bytes) -> list[bytes]:
+    # NB: splitlines() would end one at each carriage return, too: at every step of a progress bar.
+    *whole, rest = content.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
+
+
+def _timestamp() -> bytes:
+    now = time.time_ns()
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 1_000_000_000))
+    return f"{whole}.{now % 1_000_000_000:09d}Z".encode()
+
+
+def _put_aside(path: Path) -> None:
+    if not path.exists():
+        return
+    number = 1
+    while (older := path.with_suffix(f".{number}.log")).exists():
+        number += 1
+    path.rename(older)
+
+
+async def answer(log: ContainerLog, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Answer a request for a log, as "kubectl logs" makes it."""
+    timestamps, follow = query.get("timestamps") in _TRUE, query.get("follow") in _TRUE
+    left = _number(query, "limitBytes")
+    since = _since(query)
+    content = log.path.read_bytes()
+    lines: Iterator[bytes] | list[bytes] = iter(_lines(content))
+    if (count := _number(query, "tailLines")) is not None:
+        lines = deque(lines, maxlen=count)  # type: ignore[assignment]  # iterated below, whatever it is
+    kept = b"".join(_shown(line, timestamps=timestamps) for line in lines if line[: len(since)] >= since)
+    yield kept if left is None else kept[:left]
+    left = None if left is None else left - len(kept)
+    if not follow:
+        return
+    async for chunk in log.follow(len(content)):
+        if left is not None and left <= 0:
+            return
+        shown = b"".join(_shown(line, timestamps=timestamps) for line in _lines(chunk))
+        yield shown if left is None else shown[:left]
+        left = None if left is None else left - len(shown)
+
+
+_TRUE: Final = ("true", "1")
+
+
+def _shown(line: bytes, *, timestamps: bool) -> bytes:
+    return line if timestamps else line.partition(b" ")[2]
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    if name not in query:
+        return None
+    text = query[name]
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise Refusal(400, "BadRequest", f"{name} must be a whole number of 0 or more, not {text!r}")
+    return int(text)
+
+
+def _since(query: Mapping[str, str]) -> bytes:
+    """Give the time from which on lines are wanted, spelled as they begin."""
+    seconds = _number(query, "sinceSeconds")
+    try:
+        at = datetime.fromisoformat(query["sinceTime"]).timestamp() if "sinceTime" in query else None
+    except ValueError as error:
+        raise Refusal(400, "BadRequest", f"sinceTime is not a time: {error}") from error
+    if seconds is not None:
+        at = time.time() - seconds
+    if at is None:
+        return b""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)).encode()

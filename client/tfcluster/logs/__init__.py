@@ -1,0 +1,1 @@
+"""The logs of many tasks in one stream, over restarts."""

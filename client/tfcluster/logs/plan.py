@@ -1,0 +1,203 @@
+"""Which logs should be open, given what there is and what was read: a pure decision.
+
+The pods of a task follow each other, and so do their logs: the next is opened when all of the one before is out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from tfcluster.kube.api import Object
+from tfcluster.logs.pods import LogPod
+from tfcluster.tasks import TaskName, declared, verdict
+from tfcluster.terminal import few
+
+_NAMED: Final = 4
+#: Seconds without a line after which a log ends that nobody else will end: the TFCluster has finished, or the pod is
+#: gone; and the same of a pod that was asked to end, whose node may not answer.
+_QUIET, _LEAVING = 3.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is.
+
+    Attributes:
+        cluster: the TFCluster as it was seen last.
+        pods: the pods of the chosen tasks, those of a task in their order.
+        tasks: the chosen tasks that are declared.
+        gone: whether the TFCluster has been deleted since.
+    """
+
+    cluster: Object
+    pods: Sequence[LogPod]
+    tasks: Sequence[TaskName] = ()
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was done so far.
+
+    Attributes:
+        begun: whether anything was decided before.
+        open: UIDs of pods whose logs are being read.
+        read: UIDs of pods whose logs are out, or are not wanted.
+        told: what was said, and need not be said again.
+        last: the pod of each task whose log was opened last, as it was seen last.
+        tasks: the tasks that were there, or were declared at the beginning.
+    """
+
+    begun: bool = False
+    open: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    last: dict[TaskName, LogPod] = field(default_factory=dict)
+    tasks: set[TaskName] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What to do next.
+
+    Attributes:
+        open: the logs to open; ``joined`` says of which the whole is new.
+        over: UIDs of pods that write no more: their logs are read to the end.
+        quiet: UIDs of pods whose logs end when nothing has come for so many seconds, though they might go on.
+        skip: UIDs of pods whose logs are not wanted, or do not exist.
+        say: what to tell the user, by what it must not be told twice.
+        done: whether all is out and nothing will come.
+    """
+
+    open: tuple[LogPod, ...] = ()
+    over: frozenset[str] = frozenset()
+    quiet: Mapping[str, float] = field(default_factory=dict)
+    skip: frozenset[str] = frozenset()
+    say: Mapping[str, str] = field(default_factory=dict)
+    done: bool = False
+
+
+def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
+    """Decide what to do next while logs are followed."""
+    name = sight.cluster["metadata"]["name"]
+    over = bool(verdict(sight.cluster)) or sight.gone
+    here = {pod.uid: pod for pod in sight.pods}
+    skip = {pod.uid for pod in sight.pods if not progress.begun and pod.kept}
+    skip |= {pod.uid for pod in sight.pods if not pod.container or (pod.state == "ended" and not pod.readable)}
+    read = progress.read | skip
+    wanted = list(_wanted(sight.pods, progress.open, read))
+    room = max(0, limit - len(progress.open))
+    opened = wanted[:room]
+    say: dict[str, str] = {}
+    for pod in sight.pods:
+        if progress.begun and pod.uid not in progress.read and pod.container:
+            say |= _of_new_pod(pod, progress)
+    say |= _of_leaving(sight, progress)
+    say |= _of_missing_container(sight)
+    if wanted[room:]:
+        crowd = f"{few([pod.task for pod in wanted[room:]], _NAMED)}: not followed yet, as {limit} logs are open"
+        say["crowd"] = f"{crowd}; --max-log-requests allows more"
+    if not progress.begun and (words := without_pods(sight.tasks, sight.pods, sight.cluster)):
+        say["absent"] = words
+    if not over:
+        say |= _of_waiting(sight, progress)
+    elif sight.gone:
+        say["gone"] = f"TFCluster {name} was deleted"
+    gone = frozenset(uid for uid in progress.open if uid not in here)
+    ended = frozenset(uid for uid in progress.open if uid in here and here[uid].state == "ended")
+    lasting = {
+        uid: _LEAVING if here[uid].leaving else _QUIET
+        for uid in progress.open
+        if over and uid in here and uid not in ended
+    }
+    done = over and not progress.open and not wanted
+    if done and not sight.gone:
+        say["verdict"] = f"TFCluster {name} has {verdict(sight.cluster)}"
+    fresh = {key: words for key, words in say.items() if key not in progress.told}
+    return Steps(tuple(opened), ended | gone, dict.fromkeys(gone, _QUIET) | lasting, frozenset(skip), fresh, done)
+
+
+def _wanted(pods: Sequence[LogPod], open_: set[str], read: set[str]) -> Iterator[LogPod]:
+    """Give, of each task without an open log, the next pod that has one."""
+    for _, group in groupby(pods, key=lambda pod: pod.task):
+        left = [pod for pod in group if pod.uid not in read]
+        if left and left[0].state != "waiting" and not any(pod.uid in open_ for pod in left):
+            yield left[0]
+
+
+def _of_new_pod(pod: LogPod, progress: Progress) -> dict[str, str]:
+    before = progress.last.get(pod.task)
+    if before is None and pod.task not in progress.tasks:
+        return {f"joins {pod.uid}": f"{pod.task} joins: pod {pod.name}"}
+    if before is None or before.uid == pod.uid or before.uid not in progress.read:
+        return {}
+    goes_on = f"goes on in {pod.name}" if pod.name != before.name else "goes on in a new pod of that name"
+    return {f"follows {pod.uid}": f"{pod.task}: pod {before.name} {before.words or 'is gone'}; the task {goes_on}"}
+
+
+def _of_leaving(sight: Sight, progress: Progress) -> dict[str, str]:
+    jobs = declared(sight.cluster)
+    present = {pod.task for pod in sight.pods}
+    gone = [task for task in progress.last if task not in present and task.index >= jobs.get(task.job, 0)]
+    if sight.gone:
+        return {}
+    return {
+        f"leaves {progress.last[task].uid}": f"{task} is no longer declared: "
+        + (f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"there is no job {task.job} now")
+        for task in gone
+    }
+
+
+def _of_missing_container(sight: Sight) -> dict[str, str]:
+    return {
+        f"lacks {pod.uid}": f"{pod.task}: pod {pod.name} has no such container"
+        for pod in sight.pods
+        if not pod.container
+    }
+
+
+def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:
+    """Say what is waited for: at the beginning all of it, later what does not come by itself."""
+    said: dict[str, str] = {}
+    name, spec = sight.cluster["metadata"]["name"], sight.cluster.get("spec") or {}
+    if spec.get("suspend"):
+        resume = f"TFCluster {name} is suspended; `tfcluster resume {name}` starts it"
+        return {"suspended": resume} if progress.begun else {}
+    waiting = [pod for pod in sight.pods if pod.state == "waiting" and (pod.stuck or not progress.begun)]
+    for line, pods in not_started([pod for pod in waiting if _key(pod) not in progress.told]):
+        # NB: they are told in one line, under the key of the first; the rest is told by an empty one.
+        said |= {_key(pod): line if pod is pods[0] else "" for pod in pods}
+    return said
+
+
+def not_started(pods: Sequence[LogPod]) -> Iterator[tuple[str, list[LogPod]]]:
+    """Say of pods why they have not started, of those that wait for the same in one line."""
+    for words, group in groupby(sorted(pods, key=lambda pod: (pod.words, pod.task)), key=lambda pod: pod.words):
+        alike = list(group)
+        yield f"{few([pod.task for pod in alike], _NAMED)}: not started: {words}", alike
+
+
+def _key(pod: LogPod) -> str:
+    return f"waits {pod.uid} {pod.words.partition(':')[0]}"
+
+
+def without_pods(tasks: Sequence[TaskName], pods: Sequence[LogPod], cluster: Object) -> str:
+    """Say which tasks have no pod, and why as far as it is known; "" where all have one."""
+    present = {pod.task for pod in pods}
+    missing = [task for task in tasks if task not in present]
+    if not missing:
+        return ""
+    name = cluster["metadata"]["name"]
+    if (cluster.get("spec") or {}).get("suspend"):
+        why = f"TFCluster {name} is suspended; `tfcluster resume {name}` starts it"
+    elif how := verdict(cluster):
+        why = f"TFCluster {name} has {how}; spec.cleanPodPolicy says which pods stay after that"
+    else:
+        ready = (one for one in (cluster.get("status") or {}).get("conditions") or () if one.get("type") == "Ready")
+        found: Object = next(ready, {})
+        why = found.get("message", "") if found.get("status") == "False" else ""
+        why = why or "the operator has not created it yet; `tfcluster doctor` looks into it"
+    return f"{few(missing, _NAMED)}: no pod: {why}"

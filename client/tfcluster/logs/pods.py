@@ -1,0 +1,149 @@
+"""What a pod's state means to whoever wants its log: is there one, will there be more, and how did it end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tfcluster.kube.api import Object
+from tfcluster.tasks import TaskName, controller_of, task_of
+from tfcluster_operator.declaration import naming, spec
+
+#: ``waiting``: there is no log yet.  ``running``: more may come.  ``ended``: all that there is has been written.
+State = Literal["waiting", "running", "ended"]
+#: What a kubelet says of a container that is on its way, and what that means.
+_ON_ITS_WAY = {"ContainerCreating": "its container is being created", "PodInitializing": "it is being initialized"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogPod:
+    """A pod as far as its log goes.
+
+    Attributes:
+        task: the task that it runs, or ran.
+        uid: its UID.
+        name: its name.
+        born: when it was created, and the number in its name: the pods of a task are sorted by it.
+        kept: whether it failed and is kept for its log.
+        container: the container; "" where the pod has none of the name that was asked for.
+        state: what to expect of its log.
+        readable: whether the container has ever run.
+        restarted: whether an earlier container of the same pod has left a log.
+        words: why it waits, or how it ended; "" where neither can be told.
+        stuck: whether it waits for something that does not come by itself.
+        leaving: whether it was asked to end.
+    """
+
+    task: TaskName
+    uid: str
+    name: str
+    born: tuple[str, int] = ("", 0)
+    kept: bool = False
+    container: str = spec.MAIN_CONTAINER
+    state: State = "running"
+    readable: bool = True
+    restarted: bool = False
+    words: str = ""
+    stuck: bool = False
+    leaving: bool = False
+
+
+def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> list[LogPod]:
+    """Give the pods of a cluster, those of a task in the order in which they followed each other."""
+    found = []
+    for pod in pods:
+        task = task_of(pod)
+        if task is not None and controller_of(pod) == cluster_uid:
+            found.append(log_pod(task, pod, container))
+    return sorted(found, key=lambda one: (one.task, one.born))
+
+
+def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
+    """Read one pod; see log_pods."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    names = containers(pod)
+    annotated = (metadata.get("annotations") or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
+    main = annotated if annotated in names else spec.choose_main([one["name"] for one in pod["spec"]["containers"]])
+    chosen = container or main
+    final = status.get("phase") in {"Succeeded", "Failed"}
+    told = next((one for one in _statuses(status) if one["name"] == chosen), {})
+    state, readable = _state_of(told, final=final, again=_is_restarted(pod, chosen))
+    labels = metadata.get("labels") or {}
+    leaving = "deletionTimestamp" in metadata
+    why, stuck = _waits_for(status, told) if state == "waiting" else (_ended_by(status, told, leaving=leaving), False)
+    return LogPod(
+        task=task,
+        uid=metadata["uid"],
+        name=metadata["name"],
+        born=(metadata.get("creationTimestamp", ""), naming.first_pod_name(metadata["name"])[1]),
+        kept=naming.LABEL_KEPT in labels and status.get("phase") == "Failed",
+        container=chosen if chosen in names else "",
+        state=state,
+        readable=readable,
+        restarted=int(told.get("restartCount", 0)) > 0,
+        words=why,
+        stuck=stuck,
+        leaving=leaving,
+    )
+
+
+def containers(pod: Object) -> list[str]:
+    """Name a pod's containers, with those that prepare it and those that were added for debugging."""
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    return [one["name"] for kind in kinds for one in pod["spec"].get(kind) or ()]
+
+
+def _statuses(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        yield from status.get(kind) or ()
+
+
+def _is_restarted(pod: Object, container: str) -> bool:
+    """Tell whether the kubelet restarts a container by itself: a sidecar, as the pod's own are never restarted."""
+    sidecars = pod["spec"].get("initContainers") or ()
+    return any(one["name"] == container and one.get("restartPolicy") == "Always" for one in sidecars)
+
+
+def _state_of(told: Mapping[str, Any], *, final: bool, again: bool) -> tuple[State, bool]:
+    state = told.get("state") or {}
+    ran = bool((told.get("lastState") or {}).get("terminated"))
+    if "terminated" in state:
+        return ("running" if again and not final else "ended"), True
+    if "running" in state:
+        return "running", True
+    if final:
+        return "ended", ran
+    return ("running", True) if ran else ("waiting", False)
+
+
+def _waits_for(status: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, bool]:
+    """Say why a container has not started, and whether it needs somebody's help."""
+    waiting = (told.get("state") or {}).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), " ".join(str(waiting.get("message", "")).split())
+    if reason and reason not in _ON_ITS_WAY:
+        return (f"{reason}: {message}" if message else reason), True
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return ": ".join(part for part in (one.get("reason", ""), one.get("message", "")) if part), True
+    for one in status.get("initContainerStatuses") or ():
+        if "running" in (one.get("state") or {}) and not one.get("ready"):
+            return f"its init container {one['name']} is running", False
+    return _ON_ITS_WAY.get(reason, "it has no node yet" if not status.get("hostIP") else "it is starting"), False
+
+
+def _ended_by(status: Mapping[str, Any], told: Mapping[str, Any], *, leaving: bool) -> str:
+    """Say how a pod ended, or why it is about to."""
+    over = (told.get("state") or {}).get("terminated") or {}
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            message = one.get("message") or status.get("message") or one.get("reason", "")
+            return f"was taken away: {message}".strip()
+    if status.get("reason"):
+        return f"was taken away: {status.get('message') or status['reason']}"
+    if over and not leaving:
+        code, reason = over.get("exitCode", 0), over.get("reason", "")
+        if not code:
+            return "ended with exit code 0"
+        return f"failed with exit code {code}" + (f", {reason}" if reason not in {"", "Error"} else "")
+    return "was deleted" if leaving else ""

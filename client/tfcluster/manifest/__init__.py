@@ -1,0 +1,1 @@
+"""Manifests: reading files, judging them as the API server does, and building TFClusters from Python."""

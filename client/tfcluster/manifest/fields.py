@@ -1,0 +1,166 @@
+"""Between dataclasses and the API: ``max_replicas`` is ``maxReplicas`` in a manifest; types are checked."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+_T = TypeVar("_T")
+
+#: What the metadata of a dataclass's field says: where its value stands, as keys; which dataclass it is made of, and
+#: whether it is a list of such; and whether it is a mapping by index, as the API has no keys but texts.
+PATH: Final = "path"
+MADE_OF: Final = "made of"
+LISTED: Final = "listed"
+BY_INDEX: Final = "by index"
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def paths_of(kind: type[Any]) -> Mapping[str, tuple[str, ...]]:
+    """Give where the value of each field of a dataclass stands in the API's object; () where it stands nowhere."""
+    return {one.name: tuple(one.metadata.get(PATH, (camel(one.name),))) for one in dataclasses.fields(kind)}
+
+
+def to_api(value: Any) -> dict[str, Any]:
+    """Give the API's object of a dataclass; fields that are None are left out."""
+    found: dict[str, Any] = {}
+    for name, path in paths_of(type(value)).items():
+        inner = getattr(value, name)
+        if inner is None or not path:
+            continue
+        place = found
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = spelt(inner)
+    return found
+
+
+def from_api(kind: type[_T], body: Any, where: str, problems: list[str], **given: Any) -> _T:
+    if not isinstance(body, Mapping):
+        problems.append(f"{where}: write an object")
+        body = {}
+    rest = copy.deepcopy(dict(body))
+    values = dict(given)
+    for one in dataclasses.fields(kind):  # type: ignore[arg-type]  # every kind here is a dataclass
+        path = () if one.name in given else paths_of(kind)[one.name]
+        found = _take(rest, path) if path else None
+        if found is None:
+            continue
+        inner = one.metadata.get(MADE_OF)
+        if inner is not None and one.metadata.get(LISTED):
+            if not isinstance(found, list):
+                problems.append(f"{'.'.join([where, *path])}: write a list")
+                continue
+            there = ".".join([where, *path])
+            found = [from_api(inner, element, f"{there}[{index}]", problems) for index, element in enumerate(found)]
+        elif inner is not None:
+            found = from_api(inner, found, ".".join([where, *path]), problems)
+        elif one.metadata.get(BY_INDEX) and isinstance(found, Mapping):
+            found = {int(key) if str(key).isdecimal() else key: value for key, value in found.items()}
+        values[one.name] = found
+    problems += [f"{where}.{path}: the client of this version does not know this field" for path in _leaves(rest)]
+    return kind(**values)
+
+
+def spelt(value: Any) -> Any:
+    """Give a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
+    if dataclasses.is_dataclass(value):
+        return to_api(value)
+    if isinstance(value, Mapping):
+        return {str(key): spelt(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [spelt(inner) for inner in value]
+    return value
+
+
+def _take(body: dict[str, Any], path: Sequence[str]) -> Any:
+    *around, last = path
+    for key in around:
+        inner = body.get(key)
+        if not isinstance(inner, dict):
+            return None
+        body = inner
+    return body.pop(last, None)
+
+
+def _leaves(body: Mapping[str, Any]) -> Iterator[str]:
+    """Name what is left; an object that was emptied is not."""
+    for key, value in body.items():
+        if isinstance(value, Mapping):
+            yield from (f"{key}.{inner}" for inner in _leaves(value))
+        elif value is not None:
+            yield str(key)
+
+
+#: What JSON has; it stands for Any.
+_JSON: Final = (str, float, bool, type(None), Mapping, Sequence)
+_NAMES: Final[Mapping[Any, str]] = {
+    Any: "a value of JSON",
+    Mapping: "a mapping",
+    Sequence: "a list",
+    bool: "True or False",
+    float: "a number",
+    int: "a whole number of at most 64 bits",
+    str: "a text",
+    type(None): "None",
+}
+_SHOWN: Final = 60
+
+
+def misfits(value: Any, hint: Any, where: str = "") -> Iterator[str]:
+    """Name the values that have another type than declared."""
+    if not any(_is(value, kind) for kind in _kinds(hint)):
+        shown = repr(value)
+        wanted = " or ".join(dict.fromkeys(map(_name, _kinds(hint))))
+        yield f"{where}: this must be {wanted}, and is {shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}…'}"
+    elif dataclasses.is_dataclass(value):
+        hints = get_type_hints(type(value))
+        for one in dataclasses.fields(value):
+            yield from misfits(getattr(value, one.name), hints[one.name], f"{where}.{one.name}".removeprefix("."))
+    elif isinstance(value, Mapping):
+        of_keys, of_values = _inner(hint, Mapping)
+        for key, inner in value.items():
+            yield from misfits(key, of_keys, f"a key of {where}")
+            yield from misfits(inner, of_values, f"{where}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for index, inner in enumerate(value):
+            yield from misfits(inner, _inner(hint, Sequence)[0], f"{where}[{index}]")
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    kind = get_origin(kind) or kind
+    if kind is Any:
+        return any(_is(value, one) for one in _JSON)
+    if kind is Literal:  # NB: a newer operator may know more words.
+        return isinstance(value, str)
+    if isinstance(value, bool):
+        return kind is bool
+    if isinstance(value, int):
+        return kind in (int, float) and -(2**63) <= value < 2**63
+    if isinstance(value, float):
+        return kind is float and math.isfinite(value)
+    return isinstance(value, kind) and not isinstance(value, bytes | bytearray)
+
+
+def _inner(hint: Any, kind: Any) -> tuple[Any, ...]:
+    """Give the types of a mapping's keys and values, or of a list's elements."""
+    return next((get_args(one) for one in _kinds(hint) if get_origin(one) is kind), (Any, Any))
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    kind = get_origin(kind) or kind
+    return _NAMES.get(kind) or f"a {kind.__name__}"

@@ -1,0 +1,195 @@
+"""Reading manifests from files as kubectl does: YAML or JSON, several documents, lists, folders, standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tfcluster.errors import ManifestError
+from tfcluster.manifest.yaml import Document, ProblemError, documents
+from tfcluster.tasks import name_of
+from tfcluster_operator.declaration import naming
+
+Object = dict[str, Any]
+Where = Sequence[str | int]
+
+STDIN: Final = "-"
+_SHOWN_STDIN: Final = "standard input"
+_ENDINGS: Final = (".json", ".yaml", ".yml")
+#: The API server takes 3 MiB an object.
+_MOST_BYTES: Final = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object as a file has it.
+
+    Attributes:
+        body: the object.
+        source: the file, for messages.
+        line: the line of the file in which it begins, from 1 on; 0 where it is from no file.
+    """
+
+    body: Object
+    source: str
+    line: int = 1
+    _document: Document | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def kind(self) -> str:
+        """Its kind, "" where it says none."""
+        return _text(self.body.get("kind"))
+
+    @property
+    def name(self) -> str:
+        """Its name, or what stands in for one that the API server generates; "" where it says none."""
+        about = self.body.get("metadata")
+        return name_of(about) if isinstance(about, Mapping) else ""
+
+    @property
+    def namespace(self) -> str | None:
+        """Its namespace, None where it says none."""
+        about = self.body.get("metadata")
+        return (_text(about.get("namespace")) or None) if isinstance(about, Mapping) else None
+
+    def line_of(self, where: Where) -> int:
+        """Give the line of a value, or of the innermost object around it that the file has."""
+        found = self._document
+        for step in where if found is not None else ():
+            inner = None if found is None else found.inside(step)
+            if inner is None:
+                break
+            found = inner
+        return self.line if found is None or not where else found.line
+
+    def place(self, where: Where = ()) -> str:
+        """Give "FILE:LINE" of a value, for messages."""
+        line = self.line_of(where)
+        return f"{self.source}:{line}" if line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What files hold."""
+
+    clusters: tuple[Manifest, ...]
+    others: tuple[Manifest, ...]
+
+    def only(self) -> Manifest:
+        if len(self.clusters) == 1:
+            return self.clusters[0]
+        if not self.clusters:
+            raise _no_cluster(self.others)
+        places = [f"{one.place()}: {one.name or 'without a name'}" for one in self.clusters]
+        raise ManifestError("this takes one TFCluster, and there are several:", places)
+
+
+def read(paths: Sequence[str | Path]) -> Manifests:
+    found: list[Manifest] = []
+    problems: list[str] = []
+    for path in paths:
+        for source, text in _texts(path, problems):
+            found += _documents(source, text, problems)
+    if problems:
+        raise ManifestError("the manifest cannot be read:", problems)
+    if twice := [*_twice(found)]:
+        raise ManifestError("an object occurs twice in the input: take one out, or give it another name", twice)
+    clusters = tuple(one for one in found if _is_cluster(one))
+    return Manifests(clusters, tuple(one for one in found if not _is_cluster(one)))
+
+
+def read_clusters(paths: Sequence[str | Path]) -> Manifests:
+    """Read manifests as read does; raises ManifestError where no TFCluster is among them."""
+    found = read(paths)
+    if not found.clusters:
+        raise _no_cluster(found.others)
+    return found
+
+
+def _twice(manifests: Sequence[Manifest]) -> Iterator[str]:
+    seen: dict[tuple[str, ...], Manifest] = {}
+    for one in manifests:
+        about = one.body.get("metadata")
+        if not (isinstance(about, Mapping) and _text(about.get("name"))):
+            continue
+        # NB: versions of one group show the same objects.
+        group, slash, _ = _text(one.body.get("apiVersion")).rpartition("/")
+        first = seen.setdefault((group + slash, one.kind, one.namespace or "", one.name), one)
+        if first is not one:
+            where = f" in namespace {one.namespace}" if one.namespace else ""
+            yield f"{one.place()}: {one.kind} {one.name}{where} is at {first.place()} already"
+
+
+def _is_cluster(manifest: Manifest) -> bool:
+    group = _text(manifest.body.get("apiVersion")).partition("/")[0]
+    return manifest.kind == naming.KIND and group in (naming.GROUP, "")
+
+
+def _no_cluster(others: Sequence[Manifest]) -> ManifestError:
+    told = [f"{one.place()}: {one.kind or 'an object without a kind'} {one.name}".rstrip() for one in others[:20]]
+    if any(one.kind == "TFJob" for one in others):
+        return ManifestError("there is no TFCluster, but:", told, hint="Convert it first: tfcluster convert -f FILE")
+    hint = "Create one with `tfcluster create NAME …`, or name another file with -f."
+    if not told:
+        return ManifestError("there is no TFCluster: the input is empty", hint=hint)
+    return ManifestError("there is no TFCluster, but:", told, hint=hint)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# --- files
+
+
+def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
+    if str(path) == STDIN:
+        yield _SHOWN_STDIN, sys.stdin.buffer.read()
+        return
+    if str(path).startswith(("http://", "https://")):
+        problems.append(f"{path}: fetch it first and pipe it in: curl -fsSL {path} | tfcluster … -f -")
+        return
+    whole = Path(path)
+    try:
+        files = sorted(one for one in whole.iterdir() if one.suffix in _ENDINGS) if whole.is_dir() else [whole]
+        if not files:
+            problems.append(f"{path}: no file in this folder ends in {', '.join(_ENDINGS)}")
+        for file in files:
+            with file.open("rb") as stream:
+                text = stream.read(_MOST_BYTES + 1)
+            if len(text) > _MOST_BYTES:
+                problems.append(f"{file}: it is larger than {_MOST_BYTES >> 20} MiB, too large for a manifest")
+            else:
+                yield str(file), text
+    except OSError as error:
+        problems.append(f"{error.filename or path}: {error.strerror or error}")
+
+
+def _documents(source: str, text: bytes, problems: list[str]) -> Iterator[Manifest]:
+    """Give the objects of a file; what cannot be read is noted."""
+    try:
+        found = documents(text)
+    except ProblemError as error:
+        problems.append(f"{source}:{error.line}: {error.words}")
+        return
+    for document in found:
+        yield from _objects(source, document, "this", problems)
+
+
+def _objects(source: str, document: Document, what: str, problems: list[str]) -> Iterator[Manifest]:
+    body = document.value
+    if not isinstance(body, dict):
+        words = f"{what} is not an object: begin with apiVersion, kind and metadata"
+        problems.append(f"{source}:{document.line}: {words}")
+        return
+    items = body.get("items")
+    if not _text(body.get("kind")).endswith("List") or not isinstance(items, list):
+        yield Manifest(body, source, document.line, document)
+        return
+    listed = document.inside("items")
+    for index, item in enumerate(items):
+        inner = None if listed is None else listed.inside(index)
+        yield from _objects(source, inner or Document(item, document.line), f"items[{index}]", problems)

@@ -1,0 +1,419 @@
+"""A TFCluster built from Python, without YAML.
+
+Each field of a TFCluster's spec has an attribute of the same name in Python's spelling: ``spec.backoffLimit`` is
+``TFCluster.backoff_limit``, ``spec.jobs.J.maxReplicas`` is ``Job.max_replicas``.  None leaves a field out, so that the
+API server's default counts.  What each means is in docs/api.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from tfcluster.errors import ManifestError
+from tfcluster.manifest.fields import BY_INDEX, LISTED, MADE_OF, PATH, from_api, misfits, spelt, to_api
+from tfcluster.manifest.files import read
+from tfcluster.manifest.yaml import write
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
+
+Object = dict[str, Any]
+
+_NOWHERE: Final = {PATH: ()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContainer:
+    """What runs in each task.
+
+    Attributes:
+        image: the image; None is the cluster's.
+        command: the command line; a text is split as a shell does. None is the image's own.
+        args: arguments of the image's own command.
+        env: variables; a text or number is the value, a mapping is a ``valueFrom``.
+        cpu: the CPU request, such as 2 or "500m".
+        memory: the memory, request and limit, such as "4Gi".
+        gpus: how many GPUs.
+        gpu_resource: what a GPU is called.
+        resources: further requests and limits, as a container has them.
+        volumes: volumes by the path where they are mounted; a text is the name of a PersistentVolumeClaim, a mapping
+            is the source of a volume, such as ``{"configMap": {"name": "script"}}``.
+        template: a pod template with everything else; what is said above is put into its main container.
+    """
+
+    image: str | None = field(default=None, metadata=_NOWHERE)
+    command: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
+    args: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
+    env: Mapping[str, str | float | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
+    cpu: str | float | None = field(default=None, metadata=_NOWHERE)
+    memory: str | int | None = field(default=None, metadata=_NOWHERE)
+    gpus: int | None = field(default=None, metadata=_NOWHERE)
+    gpu_resource: str = field(default="nvidia.com/gpu", metadata=_NOWHERE)
+    resources: Mapping[str, Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
+    volumes: Mapping[str, str | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
+    template: Mapping[str, Any] | None = None
+
+
+def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
+    """Make a job's pod template.
+
+    Raises:
+        ManifestError: there is no image, or the template has not the shape of one.
+    """
+    template: Object = spelt(job.template or {})
+    _check_shape(template, where)
+    spec = template["spec"] = template.get("spec") or {}
+    containers = spec["containers"] = spec.get("containers") or [{"name": MAIN_CONTAINER}]
+    main = next((one for one in containers if one.get("name") == MAIN_CONTAINER), containers[0])
+    if found := job.image or main.get("image") or image:
+        main["image"] = found
+    else:
+        raise ManifestError(f"{where} has no image", hint="Give image= to the job or to the TFCluster.")
+    for key, words in (("command", job.command), ("args", job.args)):
+        if words is not None:
+            # NB: a text is a sequence, too, of its letters.
+            main[key] = _split(words, f"{where}: {key}") if isinstance(words, str) else [str(word) for word in words]
+    if job.env:
+        kept = [one for one in main.get("env") or () if one.get("name") not in job.env]
+        main["env"] = [*kept, *(_variable(name, value) for name, value in job.env.items())]
+    if resources := _resources(job, main.get("resources") or {}):
+        main["resources"] = resources
+    _mount(job.volumes or {}, spec, main)
+    return template
+
+
+def _check_shape(template: Object, where: str) -> None:
+    """Refuse a template that lacks the places into which something is put."""
+    spec = template.get("spec") or {}
+    objects = Sequence[Mapping[str, Any]] | None
+    problems = [*misfits(spec, Mapping[str, Any], "template.spec")]
+    for key in ("containers", "volumes") if not problems else ():
+        problems += misfits(spec.get(key), objects, f"template.spec.{key}")
+    for index, one in enumerate(spec.get("containers") or ()) if not problems else ():
+        at = f"template.spec.containers[{index}]"
+        problems += misfits(one.get("env"), objects, f"{at}.env")
+        problems += misfits(one.get("volumeMounts"), objects, f"{at}.volumeMounts")
+        problems += misfits(one.get("resources"), Mapping[str, Any] | None, f"{at}.resources")
+    if problems:
+        raise ManifestError(f"{where}: this is not a pod template:", problems)
+
+
+def _split(words: str, where: str) -> list[str]:
+    try:
+        return shlex.split(words)
+    except ValueError as error:
+        raise ManifestError(f"{where} cannot be split as a shell does: {error}: {words}") from error
+
+
+def _variable(name: str, value: Any) -> Object:
+    if isinstance(value, Mapping):
+        return {"name": name, "valueFrom": spelt(value)}
+    return {"name": name, "value": str(value)}
+
+
+def _resources(job: TaskContainer, declared: Mapping[str, Any]) -> Object:
+    requests: Object = {} if job.cpu is None else {"cpu": str(job.cpu)}
+    limits: Object = {}
+    if job.memory is not None:
+        requests["memory"] = limits["memory"] = job.memory
+    if job.gpus:
+        limits[job.gpu_resource] = job.gpus
+    own = {"requests": requests, "limits": limits}
+    more = job.resources or {}
+    keys = dict.fromkeys([*declared, *more, *(key for key, values in own.items() if values)])
+    return {key: _joined(declared.get(key), more.get(key), own.get(key)) for key in keys}
+
+
+def _joined(*values: Any) -> Any:
+    """Join mappings, of which the last wins; of other values the last that is there."""
+    there = [value for value in values if value]
+    if all(isinstance(value, Mapping) for value in there):
+        return {key: inner for value in there for key, inner in value.items()}
+    return spelt(there[-1])
+
+
+def _mount(volumes: Mapping[str, str | Mapping[str, Any]], spec: Object, main: Object) -> None:
+    taken = {one.get("name") for one in spec.get("volumes") or ()}
+    free = (name for number in itertools.count() if (name := f"volume-{number}") not in taken)
+    for (path, source), name in zip(volumes.items(), free, strict=False):
+        what = {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else spelt(source)
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": name, **what}]
+        main["volumeMounts"] = [*(main.get("volumeMounts") or ()), {"name": name, "mountPath": path}]
+
+
+_OF_THE_SERVER: Final = frozenset(
+    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(TaskContainer):
+    """One job: equal tasks.  It is a TaskContainer, too: what runs in each task.
+
+    Attributes:
+        replicas: how many tasks.
+        max_replicas: how many there may ever be; device filters are declared up to it.
+        min_replicas: how many of them belong to the gang of the cluster.
+        task_server: whether they run TensorFlow's server; None means: where neither command, args nor template is
+            given.
+        port: the tasks' TCP port, if not the cluster's.
+        restart_policy: what a failure means.
+        restart_scope: what is restarted together.
+        start_after: the jobs that must be ready first.
+        drain_timeout_seconds: how long, in seconds, a task that is scaled away may go on.
+        device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
+        task_device_filters: the same for single tasks, by index.
+        min_available: how many tasks, or a share such as "50%", the drain of a node must leave at work.
+    """
+
+    replicas: int | None = None
+    max_replicas: int | None = None
+    min_replicas: int | None = None
+    task_server: bool | None = None
+    port: int | None = None
+    restart_policy: Literal["OnFailure", "Always", "Never", "ExitCode"] | None = None
+    restart_scope: Literal["Task", "Job", "Cluster"] | None = None
+    start_after: Sequence[str] | None = None
+    drain_timeout_seconds: int | None = None
+    device_filters: Sequence[str] | None = None
+    task_device_filters: Mapping[int, Sequence[str]] | None = field(default=None, metadata={BY_INDEX: True})
+    min_available: int | str | None = field(default=None, metadata={PATH: ("disruptionBudget", "minAvailable")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessPolicy:
+    """When the cluster has succeeded: ``jobs`` decide it, by ``tasks`` all or any of theirs."""
+
+    jobs: Sequence[str] | None = None
+    tasks: Literal["All", "Any"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStrategy:
+    """How an edit of a template reaches pods; ``max_unavailable``, tasks or such as "25%", is for RollingUpdate."""
+
+    type: Literal["Recreate", "RollingUpdate", "OnDelete"] | None = None
+    max_unavailable: int | str | None = field(default=None, metadata={PATH: ("rollingUpdate", "maxUnavailable")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolver:
+    """How programs get their view: whether the resolver is delivered into pods, and whether TF_CONFIG is set."""
+
+    delivery: Literal["ConfigMap", "None"] | None = None
+    tf_config: Literal["None", "Environment", "TFJob"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """Who reaches the tasks; ``allow_from`` are peers as a NetworkPolicy has them."""
+
+    mode: Literal["None", "Cluster", "DeviceFilters"] | None = None
+    port_scope: Literal["Task", "All"] | None = None
+    allow_from: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """That tasks get their places together: of each job the first ``Job.min_replicas``, else all of them.
+
+    ``timeout_seconds`` is how long they may wait for that, and ``on_timeout`` what becomes of the cluster then.
+    """
+
+    timeout_seconds: int | None = None
+    on_timeout: Literal["Fail", "Suspend"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colocate:
+    """Which tasks run in one topology domain: those of ``jobs``, of all jobs if it is None.
+
+    ``topology_key`` is the label of nodes that tells their domain, and ``when_unsatisfiable`` says whether a task that
+    finds no place there waits.
+    """
+
+    topology_key: str
+    jobs: Sequence[str] | None = None
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Which tasks are spread over topology domains: those of each of ``jobs``, of each job if it is None.
+
+    A domain has at most ``max_skew`` more tasks of a job than another; ``topology_key`` and ``when_unsatisfiable`` are
+    as in Colocate.
+    """
+
+    topology_key: str
+    jobs: Sequence[str] | None = None
+    max_skew: int | None = None
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TFCluster:
+    """A TFCluster as it is declared.
+
+    ``TFCluster("digits", image="example.com/train:1", chief=Job(command=["python3", "train.py"]), workers=4, ps=2)``
+
+    Attributes:
+        name: its name.
+        image: the image of each job that names none.
+        chief: the job "chief"; a number is so many tasks of the cluster's image, which run TensorFlow's server.
+        workers: the job "worker".
+        ps: the job "ps".
+        evaluator: the job "evaluator".
+        jobs: all other jobs, by name.
+        namespace: its namespace; None is the client's.
+        labels: its labels.
+        annotations: its annotations.
+        suspend: whether it has no pods for now.
+        rpc_layer: TensorFlow's rpc layer.
+        port: the tasks' TCP port.
+        cluster_domain: the DNS domain of the Kubernetes cluster.
+        success_policy: when it has succeeded.
+        backoff_limit: how many restarts there may be.
+        active_deadline_seconds: how long it may take, in seconds.
+        clean_pod_policy: which pods are deleted at its end.
+        failed_pods_history_limit: how many failed pods of a task are kept.
+        ttl_seconds_after_finished: when it is deleted after its end, in seconds.
+        update_strategy: how an edit of a template reaches pods.
+        force_delete_after_seconds: when a pod on a dead node is deleted by force, in seconds.
+        managed_by: the controller that is responsible for it.
+        resolver: how programs get their view.
+        isolation: who reaches the tasks.
+        gang: which tasks get their places together; None means that each is placed for itself.
+        colocate: which tasks run in one topology domain.
+        spread: which tasks are spread over topology domains.
+    """
+
+    name: str = field(metadata=_NOWHERE)
+    image: str | None = field(default=None, metadata=_NOWHERE)
+    _: KW_ONLY
+    chief: Job | int | None = field(default=None, metadata=_NOWHERE)
+    workers: Job | int | None = field(default=None, metadata=_NOWHERE)
+    ps: Job | int | None = field(default=None, metadata=_NOWHERE)
+    evaluator: Job | int | None = field(default=None, metadata=_NOWHERE)
+    jobs: Mapping[str, Job | int] | None = field(default=None, metadata=_NOWHERE)
+    namespace: str | None = field(default=None, metadata=_NOWHERE)
+    labels: Mapping[str, str] | None = field(default=None, metadata=_NOWHERE)
+    annotations: Mapping[str, str] | None = field(default=None, metadata=_NOWHERE)
+    suspend: bool | None = None
+    rpc_layer: str | None = None
+    port: int | None = None
+    cluster_domain: str | None = None
+    success_policy: SuccessPolicy | None = field(default=None, metadata={MADE_OF: SuccessPolicy})
+    backoff_limit: int | None = None
+    active_deadline_seconds: int | None = None
+    clean_pod_policy: Literal["Running", "All", "None"] | None = None
+    failed_pods_history_limit: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    update_strategy: UpdateStrategy | None = field(default=None, metadata={MADE_OF: UpdateStrategy})
+    force_delete_after_seconds: int | None = None
+    managed_by: str | None = None
+    resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
+    isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})
+    gang: Gang | None = field(default=None, metadata={MADE_OF: Gang, PATH: ("scheduling", "gang")})
+    colocate: Colocate | None = field(default=None, metadata={MADE_OF: Colocate, PATH: ("scheduling", "colocate")})
+    spread: Sequence[Spread] | None = field(
+        default=None, metadata={MADE_OF: Spread, LISTED: True, PATH: ("scheduling", "spread")}
+    )
+
+    def to_manifest(self) -> Object:
+        """Give it as the API takes it.
+
+        Raises:
+            ManifestError: a value has another type than declared, a job is named twice, or has no image.
+        """
+        jobs = self.all_jobs()
+        about = {"namespace": self.namespace, "labels": self.labels, "annotations": self.annotations}
+        found = {key: copy.deepcopy(value) for key, value in about.items() if value is not None}
+        return {
+            "apiVersion": naming.API_VERSION,
+            "kind": naming.KIND,
+            "metadata": {"name": self.name, **found},
+            "spec": {**to_api(self), "jobs": {name: self._job(name, job) for name, job in jobs.items()}},
+        }
+
+    def to_yaml(self) -> str:
+        """Give it as YAML, for ``tfcluster apply -f`` or a repository."""
+        return write(self.to_manifest())
+
+    def all_jobs(self) -> dict[str, Job]:
+        """Give every job by its name.
+
+        Raises:
+            ManifestError: a value has another type than declared, or a job is named twice.
+        """
+        if problems := [*misfits(self, type(self))]:
+            raise ManifestError(f"{naming.KIND} {self.name} cannot be declared so:", problems)
+        given = {CHIEF: self.chief, WORKER: self.workers, "ps": self.ps, EVALUATOR: self.evaluator}
+        named: dict[str, Job | int] = {name: job for name, job in given.items() if job is not None}
+        if twice := sorted({*named} & {*(self.jobs or {})}):
+            raise ManifestError(f"{self.name}: {', '.join(twice)} is given twice: by its own argument, and in jobs")
+        every = {**named, **(self.jobs or {})}
+        return {name: Job(replicas=job) if isinstance(job, int) else job for name, job in every.items()}
+
+    def _job(self, name: str, job: Job) -> Object:
+        if job.task_server is None and job.command is None and job.args is None and job.template is None:
+            job = dataclasses.replace(job, task_server=True)
+        return {**to_api(job), "template": template_of(job, self.image, f"{self.name}: job {name}")}
+
+    @classmethod
+    def from_manifest(cls, body: Mapping[str, Any]) -> Self:
+        """Read a manifest, or a TFCluster as the API server has it, whose status is left out.
+
+        Args:
+            body: the object.
+
+        Raises:
+            ManifestError: it is no TFCluster, or has fields that this version does not know; it tells all of them.
+        """
+        if body.get("apiVersion") != naming.API_VERSION or body.get("kind") != naming.KIND:
+            raise ManifestError(f"this is not a {naming.KIND} of {naming.API_VERSION}")
+        problems: list[str] = []
+        spec = _object(body, "spec", "spec", problems)
+        of_jobs = _object(spec, "jobs", "spec.jobs", problems)
+        spec.pop("jobs", None)
+        jobs = {name: from_api(Job, job, f"spec.jobs.{name}", problems) for name, job in of_jobs.items()}
+        metadata = _object(body, "metadata", "metadata", problems)
+        about = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
+        name = about.pop("name", "")
+        given = {key: about.pop(key, None) for key in ("namespace", "labels", "annotations")}
+        problems += [f"metadata.{key}: the client of this version does not know this field" for key in about]
+        problems += [] if name else ["metadata.name: give the cluster a name"]
+        own = {"chief": CHIEF, "workers": WORKER, "ps": "ps", "evaluator": EVALUATOR}
+        own_jobs = {key: jobs.pop(job, None) for key, job in own.items()}
+        found = from_api(cls, spec, "spec", problems, name=name, **given, **own_jobs, jobs=jobs or None)
+        if problems:
+            raise ManifestError(f"{naming.KIND} {name} cannot be read:", problems)
+        return found
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read the one TFCluster of a file; raises ManifestError, which names the file and the line."""
+        manifest = read([path]).only()
+        try:
+            return cls.from_manifest(manifest.body)
+        except ManifestError as error:
+            raise ManifestError(f"{manifest.place()}: {error}") from error
+
+    def with_changes(self, **changes: Any) -> Self:
+        """Give the same with other values, such as ``cluster.with_changes(workers=8)``."""
+        return dataclasses.replace(self, **changes)
+
+
+def _object(body: Mapping[str, Any], key: str, where: str, problems: list[str]) -> Object:
+    """Give a copy of an object within another, {} where there is none; notes what is no object."""
+    found = body.get(key) or {}
+    if isinstance(found, Mapping):
+        return dict(found)
+    problems.append(f"{where}: write an object")
+    return {}

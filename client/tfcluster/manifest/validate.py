@@ -1,0 +1,501 @@
+"""Whether a manifest is a TFCluster, as the API server and the operator would judge it: every problem, in words.
+
+The schema of the CRD is judged by jsonschema with Kubernetes' extensions; unknown fields are problems, as they are to
+kubectl (``fieldValidation=Strict``).  Its rules (``x-kubernetes-validations``) are CEL, which cel-python evaluates;
+what Kubernetes adds to CEL is here, as far as the CRD uses it (kubernetes.io, "Common Expression Language in
+Kubernetes").
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+import celpy
+import yaml
+from celpy import celtypes
+from celpy.adapter import json_to_cel
+from celpy.evaluation import CELEvalError
+from jsonschema import Draft202012Validator, ValidationError, validators
+
+from memory_kubernetes.shaping import shape
+from tfcluster.errors import ManifestError
+from tfcluster.manifest.files import Manifest
+from tfcluster.tasks import name_of
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
+
+Schema = Mapping[str, Any]
+
+
+@cache
+def definition() -> Mapping[str, Any]:
+    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
+    body: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    return body
+
+
+@cache
+def schema() -> Schema:
+    version = next(one for one in definition()["spec"]["versions"] if one["storage"])
+    found: Schema = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+_MOST_FILTERS: Final = 200
+#: Where a value stands: keys and indices from the root.
+Where = tuple[str | int, ...]
+
+
+def broken(
+    schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None, malformed: Collection[Where]
+) -> Iterator[tuple[Where, str]]:
+    try:
+        new, was = json_to_cel(_without_many_filters(body)), None if old is None else json_to_cel({**old})
+    except ValueError:
+        return  # CEL has no number beyond 64 bits; whoever judges by the schema has told it
+    yield from _broken_below(schema, new, was, (), malformed)
+
+
+def _without_many_filters(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Empty the lists of taskDeviceFilters where all of them are many: each text takes milliseconds."""
+    try:
+        jobs: Mapping[str, Any] = body["spec"]["jobs"]
+        many = sum(len(texts) for job in jobs.values() for texts in job.get("taskDeviceFilters", {}).values())
+    except (KeyError, TypeError, AttributeError):
+        return {**body}  # it does not fit the schema
+    if many <= _MOST_FILTERS:
+        return {**body}
+    emptied = {
+        name: {**job, "taskDeviceFilters": {key: [] for key in job.get("taskDeviceFilters", ())}}
+        for name, job in jobs.items()
+    }
+    return {**body, "spec": {**body["spec"], "jobs": emptied}}
+
+
+def _broken_below(
+    schema: Schema, value: Any, old: Any, where: Where, malformed: Collection[Where]
+) -> Iterator[tuple[Where, str]]:
+    if where not in malformed:
+        for rule in schema.get("x-kubernetes-validations") or ():
+            if (words := _judge_rule(rule, value, old)) is not None:
+                yield (*where, *re.findall(r"\w+", rule.get("fieldPath", ""))), words
+    if isinstance(value, celtypes.MapType):
+        properties: Mapping[str, Schema] = schema.get("properties") or {}
+        others = schema.get("additionalProperties")
+        for key, inner in value.items():
+            of_key = properties.get(str(key), others)
+            if isinstance(of_key, Mapping):
+                was = old[key] if isinstance(old, celtypes.MapType) and key in old else None
+                yield from _broken_below(of_key, inner, was, (*where, str(key)), malformed)
+    elif isinstance(value, celtypes.ListType) and (items := schema.get("items")):
+        for index, inner in enumerate(value):
+            yield from _broken_below(items, inner, None, (*where, index), malformed)
+
+
+def _judge_rule(rule: Mapping[str, str], value: Any, old: Any) -> str | None:
+    """Give the words of a rule that is broken, None of one that holds, or that cannot be judged here."""
+    known = {"self": value, "oldSelf": old}
+    if old is None:
+        if "oldSelf" in rule["rule"]:
+            return None
+        del known["oldSelf"]
+    try:
+        if _program(rule["rule"]).evaluate(known):
+            return None
+    except CELEvalError:
+        return None  # the API server will judge it
+    try:
+        return str(_program(rule["messageExpression"]).evaluate(known))
+    except (KeyError, CELEvalError):
+        return rule["message"]
+
+
+@cache
+def _environment() -> celpy.Environment:
+    return celpy.Environment()
+
+
+@cache
+def _program(expression: str) -> celpy.Runner:
+    environment = _environment()
+    return environment.program(environment.compile(expression), functions=dict(_FUNCTIONS))
+
+
+def _is_cidr(text: str) -> celtypes.BoolType:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return celtypes.BoolType(False)
+    return celtypes.BoolType("/" in text)
+
+
+def _cel_format(text: str, values: celtypes.ListType) -> celtypes.StringType:
+    left = iter(values)
+    return celtypes.StringType(re.sub("%[sd]", lambda _: str(next(left)), text))
+
+
+def _split(text: str, by: str) -> celtypes.ListType:
+    return celtypes.ListType([celtypes.StringType(part) for part in text.split(by)])
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "format": _cel_format,
+    "isCIDR": _is_cidr,
+    "join": lambda texts, by: celtypes.StringType(by.join(texts)),
+    "max": max,
+    "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
+    "split": _split,
+    "substring": lambda text, start: celtypes.StringType(text[int(start) :]),
+    "sum": lambda numbers: celtypes.IntType(sum(numbers)),
+}
+
+
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+#: The words of some rules begin with the path that they are about.
+_OWN_PATH: Final = re.compile(r"((?:spec|metadata)\.[\w.\[\]]+(?:, spec\.[\w.]+)*)(?:: | (?=name each other))")
+_SHOWN: Final = 60
+NO_FIELD: Final = "there is no such field"
+_QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+
+class Problem(NamedTuple):
+    """What is wrong with a manifest: where, and what to do."""
+
+    where: Where
+    words: str
+
+    def __str__(self) -> str:
+        path = spell(self.where)
+        # NB: the words of some rules begin with a path that is no path of the schema, such as spec.jobs."1".
+        return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
+
+
+def spell(where: Where) -> str:
+    """Spell a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    return "".join(steps).removeprefix(".") or "the object"
+
+
+def read_path(text: str) -> Where:
+    return tuple(int(index) if index else key for index, key in _STEP.findall(text))
+
+
+def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Problem]:
+    found = misfits(body)
+    shaped = _shaped(body)
+    if isinstance(about := shaped.get("metadata"), dict) and (name := name_of(about)):
+        about["name"] = name  # a generated one has to keep the same rules
+    malformed = [one.where for one in found]
+    for where, words in broken(schema(), shaped, old, malformed):
+        own = _OWN_PATH.match(words)
+        found.append(Problem(read_path(own[1].partition(",")[0]), words[own.end() :]) if own else Problem(where, words))
+    return list(dict.fromkeys(found))
+
+
+def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an object without its status as the API server would keep it."""
+    kept = {key: value for key, value in body.items() if key != "status"}
+    return shape(schema(), without_nulls(schema(), kept))
+
+
+def misfits(body: Mapping[str, Any]) -> list[Problem]:
+    """Judge a manifest by the schema alone, where other fields may be known to the API server already."""
+    kept = {key: value for key, value in body.items() if key != "status"}
+    found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+    told = {one.where for one in found}
+    return [*found, *(one for one in _of_numbers(kept) if one.where not in told)]
+
+
+# --- what every object has
+
+
+_METADATA: Final = (
+    *("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences"),
+    # NB: what `kubectl get -o yaml` prints may be applied again.
+    *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
+    *("resourceVersion", "selfLink", "uid"),
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
+    if body.get("apiVersion") != naming.API_VERSION:
+        yield Problem(("apiVersion",), f"write {naming.API_VERSION}")
+    about = body.get("metadata")
+    if about is not None and not isinstance(about, Mapping):
+        yield Problem(("metadata",), _wrong_type("object", about))
+        return
+    about = about or {}
+    name = about.get("name")
+    if name is not None and not isinstance(name, str):
+        yield Problem(("metadata", "name"), _wrong_type("string", name))
+    elif not name_of(about):
+        yield Problem(("metadata", "name"), "give the cluster a name")
+    namespace = about.get("namespace")
+    if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        yield Problem(("metadata", "namespace"), f"{_shown(namespace)} cannot name a namespace")
+    for key in about:
+        if key not in _METADATA:
+            yield Problem(("metadata", key), _unknown(key, _METADATA))
+    for group in ("labels", "annotations"):
+        yield from _of_texts(("metadata", group), about.get(group))
+
+
+def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
+    if group is not None and not isinstance(group, Mapping):
+        yield Problem(where, _wrong_type("object", group))
+        return
+    for key, value in (group or {}).items():
+        prefix, slash, name = key.rpartition("/")
+        if not _NAME.fullmatch(name) or len(name) > 63 or (slash and not _PREFIX.fullmatch(prefix)):
+            yield Problem((*where, key), "this is not a key: write a name, or a domain, a slash and a name")
+        if not isinstance(value, str):
+            yield Problem((*where, key), _wrong_type("string", value))
+        elif where[-1] == "labels" and value and not (_NAME.fullmatch(value) and len(value) <= 63):
+            yield Problem((*where, key), f"{_shown(value)} is not a label: use up to 63 letters, digits and -_.")
+
+
+def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
+    """Name the numbers that no API server reads as such, whatever the schema says of their places."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _of_numbers(inner, (*where, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _of_numbers(inner, (*where, index))
+    elif isinstance(value, int | float) and not -_INT64 <= value < _INT64:
+        yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
+
+
+# --- the schema
+
+
+def _structural(body: Mapping[str, Any]) -> Iterator[Problem]:
+    for error in _validator().iter_errors(body):
+        yield Problem(tuple(error.absolute_path), _words_of(error))
+
+
+@cache
+def _validator() -> Any:
+    extend: Any = validators.extend
+    judged = {
+        "type": _type,
+        "required": _required,
+        "properties": _properties,
+        "format": _format,
+        "x-kubernetes-int-or-string": _int_or_string,
+        "x-kubernetes-list-type": _list_type,
+    }
+    return extend(Draft202012Validator, judged)(schema())
+
+
+_Errors = Iterator[ValidationError]
+
+
+def _type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
+    del of
+    if not validator.is_type(instance, kind):
+        yield ValidationError(_wrong_type(kind, instance))
+
+
+def _required(validator: Any, names: Sequence[str], instance: Any, of: Schema) -> _Errors:
+    del of
+    for name in names if validator.is_type(instance, "object") else ():
+        if name not in instance:
+            yield _error_at(name, "this is missing")
+
+
+def _error_at(step: str | int, words: str) -> ValidationError:
+    error = ValidationError(words)
+    error.path.append(step)
+    return error
+
+
+def _int_or_string(validator: Any, either: bool, instance: Any, of: Schema) -> _Errors:
+    del of
+    if either and not (validator.is_type(instance, "integer") or validator.is_type(instance, "string")):
+        yield ValidationError(_wrong_type("integer or string", instance))
+
+
+def _properties(validator: Any, properties: Mapping[str, Schema], instance: Any, of: Schema) -> _Errors:
+    if not validator.is_type(instance, "object"):
+        return
+    for key, inner in properties.items():
+        if key in instance:
+            yield from validator.descend(instance[key], inner, path=key, schema_path=key)
+    if of.get("additionalProperties") or of.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for key in instance:
+        if key not in properties:
+            yield _error_at(key, _unknown(key, properties))
+
+
+_INT64: Final = 2**63
+_RANGES: Final = {"int32": 2**31, "int64": _INT64}
+
+
+def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
+    bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
+    # NB: where the schema has bounds of its own, they say more.
+    bounded = bound is not None and of.get("minimum", instance) <= instance <= of.get("maximum", instance)
+    if bound is not None and bounded and of.get("type") == "integer" and not -bound <= instance < bound:
+        yield ValidationError(_out_of_range(instance, bound))
+
+
+def _out_of_range(value: float, bound: int) -> str:
+    return f"{_shown(value)} is out of range: write a number from {-bound} to {bound - 1}"
+
+
+def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
+    if kind == "atomic" or not validator.is_type(instance, "array"):
+        return
+    keys: Sequence[str] = of.get("x-kubernetes-list-map-keys") or ()
+    seen: set[str] = set()
+    for index, item in enumerate(instance):
+        if keys and not isinstance(item, Mapping):
+            continue
+        # NB: a key may have a default, such as protocol of ports.
+        fields = (of.get("items") or {}).get("properties") or {}
+        same = [item.get(key, (fields.get(key) or {}).get("default")) for key in keys] if keys else item
+        name = json.dumps(same, sort_keys=True)
+        if name in seen:
+            what = (
+                ", ".join(f"{key} {_shown(one)}" for key, one in zip(keys, same, strict=True)) if keys else _shown(item)
+            )
+            yield _error_at(index, f"{what} stands twice in the list: take one out")
+        seen.add(name)
+
+
+def without_nulls(of: Schema, value: Any) -> Any:
+    """Leave out what is null where null is not allowed, as the API server does before it looks."""
+    if isinstance(value, Mapping):
+        properties: Mapping[str, Schema] = of.get("properties") or {}
+        others = of.get("additionalProperties")
+        others = others if isinstance(others, Mapping) else {}
+        return {
+            key: without_nulls(properties.get(key, others), inner)
+            for key, inner in value.items()
+            if inner is not None or key not in properties
+        }
+    if isinstance(value, list):
+        return [without_nulls(of.get("items") or {}, inner) for inner in value]
+    return value
+
+
+# --- words
+
+_KINDS: Final = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "integer or string": "a whole number or a text",
+}
+
+
+def _wrong_type(kind: str, value: Any) -> str:
+    words = f"this must be {_KINDS[kind]}, and is {_shown(value)}"
+    if "string" in kind and isinstance(value, bool | int | float):
+        return f"{words}: put it in quotes"
+    if kind in {"integer", "boolean"} and isinstance(value, str):
+        return f"{words}: write it without quotes"
+    return words
+
+
+def _unknown(key: str, known: Any) -> str:
+    near = difflib.get_close_matches(key, [*known], n=1)
+    return NO_FIELD + (f": do you mean {near[0]}?" if near else "")
+
+
+_WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "enum": lambda wanted, found: f"{_shown(found)} is none of {', '.join(map(str, wanted))}",
+    "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
+    "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",
+    "maxLength": lambda wanted, found: f"{_shown(found)} is longer than {wanted} characters",
+    "pattern": lambda wanted, found: f"{_shown(found)} {_of_form(wanted)}",
+    "minItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at least",
+    "maxItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
+    "maxProperties": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
+}
+
+
+def _of_form(pattern: str) -> str:
+    if pattern == _QUANTITY:
+        return "is not a quantity: write a number, or one with a unit, such as 500m or 4Gi"
+    return f"does not have the form {pattern}"
+
+
+def _words_of(error: ValidationError) -> str:
+    words = _WORDS.get(str(error.validator))
+    return error.message if words is None else words(error.validator_value, error.instance)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+Object = dict[str, Any]
+
+#: How the chart, and the operator by itself, are set up for clusters that say nothing of it.
+#: What stands where only the API server can give a value.
+UNKNOWN_UID: Final = "<uid>"
+
+
+def declare(manifest: Manifest, namespace: str) -> TFCluster:
+    """Read a TFCluster as the API server and the operator would; raises ManifestError where they would refuse it."""
+    refuse(manifest, problems(manifest.body))
+    return read(manifest, complete(manifest.body, namespace))
+
+
+def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
+    """Tell what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
+    if not found:
+        return
+    what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
+    told = sorted(found, key=lambda one: manifest.line_of(one.where))
+    raise ManifestError(f"{what} is not valid:", [f"{manifest.place(one.where)}: {one}" for one in told])
+
+
+def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
+    try:
+        return parse(body)
+    except InvalidSpecError:
+        refuse(manifest, unreadable(body))
+        raise
+
+
+def unreadable(body: Mapping[str, Any]) -> list[Problem]:
+    """Say what the operator would refuse of a TFCluster that the API server takes."""
+    try:
+        parse(body)
+    except InvalidSpecError as error:
+        told = (problem.partition(": ") for problem in error.problems)
+        return [Problem(read_path(path), words) for path, _, words in told]
+    return []
+
+
+def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
+    """Give a TFCluster as the API server would keep it."""
+    about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
+    known: Mapping[str, Any] = (live or {}).get("metadata") or {}
+    identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}
+    if "deletionTimestamp" in known:
+        identity["deletionTimestamp"] = known["deletionTimestamp"]
+    shaped = _shaped(body)
+    shaped["metadata"] = {**about, "name": name_of(about), "namespace": about.get("namespace") or namespace, **identity}
+    if live is not None and "status" in live:
+        shaped["status"] = live["status"]
+    return shaped

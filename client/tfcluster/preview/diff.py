@@ -1,0 +1,487 @@
+"""What applying a manifest would do to a TFCluster that runs: to fields, pods, views and other objects."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from tfcluster.errors import ConflictError, RefusedError
+from tfcluster.kube.api import (
+    CONFIG_MAPS,
+    FIELD_MANAGER,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICES,
+    TFCLUSTERS,
+    WORKLOADS,
+    KubernetesApi,
+    Resource,
+)
+from tfcluster.kube.observed import observe_pods, read_objects
+from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
+from tfcluster.preview.render import TaskView, task_views
+from tfcluster.tasks import spell
+from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.declaration.edited import edited_field
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.queueing import Turn
+from tfcluster_operator.life.rollout import rollout_of
+from tfcluster_operator.life.roster import Roster, Stage, call_roll
+from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.objects import disruption_budget, service
+from tfcluster_operator.objects.base import digest_of
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_resolver import contract
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that differs, such as ``spec.jobs.worker.template.spec.containers[tensorflow].image``."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+def changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+    """Give the innermost fields that differ; entries of lists that have names are told apart by these."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from changes(before.get(key), after.get(key), inner)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _in_lists(before, after, path)
+    elif before != after:
+        yield FieldChange(path, before, after)
+
+
+def _in_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
+    if not all(isinstance(one, Mapping) and "name" in one for one in (*before, *after)):
+        if len(before) != len(after):
+            if list(before) != list(after):
+                yield FieldChange(path, list(before), list(after))
+            return
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from changes(one, other, f"{path}[{index}]")
+        return
+    old, new = ({one["name"]: one for one in of} for of in (before, after))
+    for name in [*old, *(name for name in new if name not in old)]:
+        yield from changes(old.get(name), new.get(name), f"{path}[{name}]")
+
+
+@dataclass(frozen=True, slots=True)
+class PodChange:
+    """What becomes of the pods of some tasks of one job, in the order in which it is done.
+
+    ``reason`` is that of the operator's events; ``field`` is the first field of the template that the edit changes.
+    """
+
+    what: Literal["create", "replace", "delete", "keep"]
+    job: str
+    tasks: tuple[int, ...]
+    reason: str
+    words: str
+    field: str = ""
+
+
+def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[PodChange]:
+    if known.verdict is not None:
+        return []
+    if after.cluster.suspend:
+        return [*_suspended(before, after)]
+    found = [*_deleted(after)]
+    resumed = before is not None and before.cluster.suspend
+    for job in after.cluster.jobs:
+        found += _replaced(before, after, job)
+    for job in after.cluster.jobs:
+        was = None if before is None or resumed else before.cluster.job(job.name)
+        declared = 0 if was is None else was.replicas
+        new = [
+            place.task.index for place in after.of(job) if place.task.index >= declared and place.stage is Stage.MISSING
+        ]
+        if new:
+            words = f"when {', '.join(job.start_after)} is ready (startAfter)" if job.start_after else ""
+            found.append(PodChange("create", job.name, tuple(new), reasons.CREATED, words))
+    return found
+
+
+def _suspended(before: Roster | None, after: Roster) -> Iterator[PodChange]:
+    if before is None or before.cluster.suspend:
+        return
+    why = (reasons.SUSPENDED, "spec.suspend")
+    if not after.declared.suspend:
+        why = (reasons.QUOTA_WITHDRAWN, f"it waits in queue {after.declared.queue}")
+    for job, indices in _by_job(before.staying()):
+        yield PodChange("delete", job, indices, *why)
+
+
+def _deleted(after: Roster) -> Iterator[PodChange]:
+    for name, indices in _by_job(after.surplus):
+        job = after.cluster.job(name)
+        reason, words = reasons.SCALED_DOWN, "at once: the job has no drainTimeoutSeconds"
+        if job is None:
+            reason, words = reasons.JOB_REMOVED, "at once: the job is declared no more"
+        elif job.drain_timeout_seconds:
+            words = f"{job.drain_timeout_seconds} s after the smaller view is published (drainTimeoutSeconds)"
+        yield PodChange("delete", name, indices, reason, words)
+
+
+def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Give the tasks of pods by job, the highest index first, as the operator deletes them."""
+    found: dict[str, list[int]] = {}
+    for pod in pods:
+        labels = pod.meta.labels
+        index = labels.get(naming.LABEL_TASK_INDEX, "")
+        if index.isascii() and index.isdecimal():
+            found.setdefault(labels.get(naming.LABEL_JOB, ""), []).append(int(index))
+    for job in sorted(found):
+        yield job, tuple(sorted(set(found[job]), reverse=True))
+
+
+def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodChange]:
+    old = rollout_of(after, job).old
+    if not old:
+        return
+    was = () if before is None or (former := before.cluster.job(job.name)) is None else rollout_of(before, former).old
+    under_way = {place.name for place in was}
+    field = edited_field(None if before is None else before.declared, after.declared, job.name) or "template"
+    for late, places in (
+        (True, [p for p in old if p.name in under_way]),
+        (False, [p for p in old if p.name not in under_way]),
+    ):
+        if places:
+            indices = [place.task.index for place in places]
+            yield _replacement(after.cluster, job, indices, field, under_way=late)
+
+
+def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *, under_way: bool) -> PodChange:
+    strategy = cluster.update_strategy
+    what: Literal["replace", "keep"] = "replace"
+    words = "all at once (updateStrategy Recreate)"
+    if strategy.type == "OnDelete":
+        what, words = "keep", "each stays as it is until it is restarted (updateStrategy OnDelete)"
+    elif strategy.type == "RollingUpdate":
+        most = strategy.within(job.replicas)
+        words = f"{most} at a time, the highest index first (updateStrategy RollingUpdate)"
+        indices = [*reversed(indices)]
+    words += "; their template is older than the present one, too" if under_way else ""
+    return PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words, field)
+
+
+Tasks = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChange:
+    """What changes in what some tasks of one job see; ``others`` are names such as "rpcLayer"."""
+
+    job: str
+    tasks: tuple[int, ...]
+    epochs: tuple[int, int]
+    added: Tasks
+    removed: Tasks
+    moved: Tasks
+    filters: Tasks
+    others: tuple[str, ...]
+
+
+def view_changes(before: tuple[JobViews, ...], after: tuple[JobViews, ...]) -> list[ViewChange]:
+    """Compare what tasks see now with what they will see; tasks that come or go are left out."""
+    read = {(old.job, index): old for old in task_views(before) for index in old.tasks}
+    found = []
+    for new in task_views(after):
+        by_view: dict[int, tuple[TaskView, list[int]]] = {}
+        for index in new.tasks:
+            if (old := read.get((new.job, index))) is not None:
+                by_view.setdefault(id(old), (old, []))[1].append(index)
+        found += [
+            _compared(new.job, tuple(readers), old.view, new.view)
+            for old, readers in by_view.values()
+            if _lasting(old.view) != _lasting(new.view)
+        ]
+    return found
+
+
+def _lasting(view: contract.View) -> contract.View:
+    """Leave out what comes and goes with pods, and changes nothing for the tasks that stay."""
+    return replace(view, leaving={}, incarnations={})
+
+
+def _compared(job: str, tasks: tuple[int, ...], old: contract.View, new: contract.View) -> ViewChange:
+    was, will = dict(_addresses(old)), dict(_addresses(new))
+    told, tells = dict(_filters(old)), dict(_filters(new))
+    kept = was.keys() & will.keys()
+    others = {
+        "rpcLayer": old.rpc_layer != new.rpc_layer,
+        "accelerators": old.accelerators != new.accelerators,
+        "isolation": old.isolation != new.isolation,
+    }
+    return ViewChange(
+        job=job,
+        tasks=tasks,
+        epochs=(old.epoch, new.epoch),
+        added=tuple(sorted(will.keys() - was.keys())),
+        removed=tuple(sorted(was.keys() - will.keys())),
+        moved=tuple(sorted(task for task in kept if was[task] != will[task])),
+        filters=tuple(sorted(task for task in kept if told.get(task, ()) != tells.get(task, ()))),
+        others=tuple(name for name, differs in others.items() if differs),
+    )
+
+
+def _addresses(view: contract.View) -> Iterator[tuple[tuple[str, int], str]]:
+    for job, tasks in view.jobs.items():
+        for index, address in tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks):
+            yield (job, index), address
+
+
+def _filters(view: contract.View) -> Iterator[tuple[tuple[str, int], tuple[str, ...]]]:
+    for job, ranges in view.device_filters.items():
+        for one in ranges:
+            for index in range(one.start, one.stop):
+                yield (job, index), tuple(one.filters)
+
+
+def spell_tasks(tasks: Tasks) -> str:
+    """Spell tasks in short, such as ``ps-0, worker-2..5``."""
+    runs: list[tuple[str, int, int]] = []
+    for job, index in sorted(tasks):
+        if runs and runs[-1][0] == job and runs[-1][2] == index - 1:
+            runs[-1] = (job, runs[-1][1], index)
+        else:
+            runs.append((job, index, index))
+    return ", ".join(spell(*run) for run in runs)
+
+
+Object = dict[str, Any]
+
+#: Where `kubectl apply` keeps what was applied last.
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def merge(
+    api: KubernetesApi, wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace: str, notes: list[str]
+) -> tuple[Object, str]:
+    """Ask the API server what a TFCluster becomes, without changing it; also say how that was found out."""
+    last = _last_applied(live)
+    if live is not None and last is not None:
+        change = three_way(last, wanted)
+        body = api.patch(TFCLUSTERS, live["metadata"]["name"], change, namespace, dry_run=True)
+        return body, "as `kubectl apply` would make it"
+    try:
+        body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True)
+    except ConflictError as error:
+        body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True, force=True)
+        notes.append(f"it needs --force-conflicts: {' '.join(str(error).split())}")
+    return body, "as `tfcluster apply` would make it"
+
+
+def three_way(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
+    """Return the merge patch from what was wanted before to what is wanted now."""
+    change: Object = {key: None for key in last if key not in wanted}
+    for key, value in wanted.items():
+        before = last.get(key)
+        both = isinstance(value, Mapping) and isinstance(before, Mapping)
+        change[key] = three_way(before or {}, value) if both else value
+    return {key: value for key, value in change.items() if key != "status"}
+
+
+def _last_applied(live: Mapping[str, Any] | None) -> Object | None:
+    """Give what `kubectl apply` applied last; None where it is not who applies."""
+    about: Mapping[str, Any] = (live or {}).get("metadata") or {}
+    ours = any(
+        one.get("manager") == FIELD_MANAGER and one.get("operation") == "Apply"
+        for one in about.get("managedFields") or ()
+    )
+    text = (about.get("annotations") or {}).get(LAST_APPLIED)
+    if ours or not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+_DECLARED_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+#: Annotations that say how an object was applied, and not what it is.
+_OF_TOOLS: Final = "kubectl.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """An object other than a pod or a ConfigMap of views that is created, changed or deleted."""
+
+    what: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What applying a manifest would do; ``how`` says how it was found out."""
+
+    name: str
+    namespace: str
+    exists: bool
+    how: str
+    notes: tuple[str, ...]
+    fields: tuple[FieldChange, ...]
+    pods: tuple[PodChange, ...]
+    views: tuple[ViewChange, ...]
+    objects: tuple[ObjectChange, ...]
+
+    @property
+    def differs(self) -> bool:
+        return not self.exists or bool(self.fields)
+
+
+def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
+    namespace = manifest.namespace or api.namespace
+    live = api.find(TFCLUSTERS, manifest.name, namespace) if manifest.name else None
+    # NB: what an edit leaves out, the API server knows; that of a local run has no rules of its own.
+    refuse(manifest, problems(manifest.body) if live is None else misfits(manifest.body))
+    notes: list[str] = []
+    merged, how = merge(api, manifest.body, live, namespace, notes)
+    refuse(manifest, problems(merged, live))
+    fields = () if live is None else tuple(changes(_declared(live), _declared(merged)))
+    notes += _notes(live, merged)
+    queued = any(naming.LABEL_QUEUE in (one["metadata"].get("labels") or {}) for one in (live or {}, merged) if one)
+    children = Observed() if live is None else _children(api, manifest.name, namespace, notes, queued=queued)
+    after_body = complete(merged, namespace, live)
+    after_body["metadata"]["generation"] += any(one.path.startswith("spec") for one in fields)
+    known = ledger.read((live or {}).get("status") or {})
+    before: Roster | None = None
+    with contextlib.suppress(InvalidSpecError):  # what the operator could not read either, nothing has come of
+        if live is not None:
+            before = call_roll(parse(live), children).completed_by(known)
+    new = read(manifest, after_body)
+    after = call_roll(new, children).completed_by(known)
+    asleep = not is_ours(after_body) or "deletionTimestamp" in after_body["metadata"]
+    wanted = views_of(after).of_jobs
+    notes += [*_of_the_life(after.declared, known, live is not None), *_of_the_queue(after), *_too_large(wanted)]
+    return Edit(
+        name=manifest.name,
+        namespace=namespace,
+        exists=live is not None,
+        how=how,
+        notes=tuple(notes),
+        fields=fields,
+        pods=() if asleep or (live is not None and not fields) else tuple(pod_changes(before, after, known)),
+        views=() if asleep or before is None else tuple(view_changes(views_of(before).of_jobs, wanted)),
+        objects=() if asleep else tuple(_objects(before, after)),
+    )
+
+
+def _declared(body: Mapping[str, Any]) -> Object:
+    about = {key: body["metadata"][key] for key in _DECLARED_METADATA if body["metadata"].get(key)}
+    kept = {key: value for key, value in about.get("annotations", {}).items() if not key.startswith(_OF_TOOLS)}
+    return {"metadata": {**about, "annotations": kept}, "spec": body["spec"]}
+
+
+def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool) -> Observed:
+    """Look at what exists; what this user may not read is noted."""
+    unread: dict[str, str] = {}
+
+    def listed(resource: Resource) -> list[Object]:
+        try:
+            return list(api.list(resource, namespace, labels=f"{naming.LABEL_CLUSTER}={name}"))
+        except RefusedError as error:
+            if error.status != 403 and (resource is not WORKLOADS or error.status != 404):
+                raise
+            unread[resource.plural] = str(error)
+            notes.append(f"you may not list {resource.plural} here, so what becomes of them is not shown in full")
+            return []
+
+    found = {
+        "Service": listed(SERVICES),
+        "ConfigMap": listed(CONFIG_MAPS),
+        "NetworkPolicy": listed(NETWORK_POLICIES),
+        "Workload": listed(WORKLOADS) if queued else [],
+    }
+    lacking = unread.get(WORKLOADS.plural)
+    return Observed(
+        objects={kind: read_objects(kind, bodies) for kind, bodies in found.items()},
+        pods=observe_pods(listed(PODS), time.time()),
+        lacking={"Workload": lacking} if lacking else {},
+    )
+
+
+def _notes(live: Object | None, after: Object) -> Iterator[str]:
+    if live is not None and "deletionTimestamp" in live["metadata"]:
+        keepers = live["metadata"].get("finalizers")
+        kept = f"; its finalizers keep it: {', '.join(keepers)}" if keepers else ""
+        yield f"it is being deleted{kept}: nothing comes of this edit, apply it when it is gone"
+    if not is_ours(after):
+        yield f"spec.managedBy leaves it to {after['spec']['managedBy']}: the operator does nothing for it"
+
+
+def _of_the_life(cluster: TFCluster, known: ledger.Ledger, exists: bool) -> Iterator[str]:
+    if known.verdict is not None:
+        yield f"it has finished ({known.verdict.kind}): its pods are left as they are, whatever its templates say"
+    elif cluster.suspend:
+        yield (
+            "it is suspended: there are no pods until it is resumed" if exists else "it begins suspended, without pods"
+        )
+
+
+def _of_the_queue(after: Roster) -> Iterator[str]:
+    queue = after.declared.queue
+    match after.standing.turn:
+        case Turn.WAITING:
+            yield f"it waits in queue {queue}: there are no pods until that has granted it quota"
+        case Turn.CHANGED:
+            yield f"its pods would ask for something else than queue {queue} granted: they go, and it waits again"
+        case Turn.ADMITTED | Turn.UNKNOWN:
+            for job in after.declared.jobs:
+                more = job.replicas - next(one.replicas for one in after.cluster.jobs if one.name == job.name)
+                if more > 0:
+                    tasks = "1 more task" if more == 1 else f"{more} more tasks"
+                    yield f"{tasks} of job {job.name} come when queue {queue} has granted them quota"
+        case _:
+            pass
+
+
+def _too_large(wanted: tuple[JobViews, ...]) -> Iterator[str]:
+    for views in wanted:
+        if views.too_large:
+            yield f"the views of {views.job.name} take {views.size:,} bytes, more than a ConfigMap holds"
+
+
+def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
+    had = {} if before is None else _digests(before)
+    for kind, wanted in _digests(after).items():
+        old = had.get(kind, {})
+        for name in sorted({*old, *wanted}):
+            if old.get(name) != wanted.get(name):
+                yield ObjectChange(
+                    "delete" if name not in wanted else "change" if name in old else "create", kind, name
+                )
+
+
+def _digests(roster: Roster) -> dict[str, dict[str, str]]:
+    """Give a text for each object that a TFCluster has besides its pods, by kind and name; it differs if they do."""
+    cluster = roster.cluster
+    gangs = gangs_of(roster, ledger.read(cluster.status)).values()
+    # NB: of a gang that there is, an edit matters at its next start alone.
+    groups = [gang.name for gang in gangs if gang.existing is not None or not gang.placed]
+    return {
+        "Service": {naming.service_name(cluster.name): str(service.build(cluster)["spec"])},
+        "NetworkPolicy": {policy.name: policy.digest for policy in roster.policies},
+        "PodDisruptionBudget": {
+            naming.budget_name(cluster.name, job.name): digest_of(
+                disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
+            )
+            for job in disruption_budget.protected_jobs(cluster)
+        },
+        "PodGroup": dict.fromkeys(groups, ""),
+        "ConfigMap": dict.fromkeys((naming.view_name(cluster.name, job.name) for job in cluster.jobs), ""),
+    }

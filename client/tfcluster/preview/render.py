@@ -1,0 +1,145 @@
+"""What the operator would make of a TFCluster, worked out here by its own planner and builders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from tfcluster.errors import ManifestError
+from tfcluster.tasks import listed, read
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import JobRecord, Ledger
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.objects import resolver_copy
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.workload import build as build_workload
+from tfcluster_operator.plan.actions import Create
+from tfcluster_operator.plan.claims import wanted_claim
+from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.resolver_sources import read_archive
+from tfcluster_resolver import contract
+
+Object = dict[str, Any]
+
+_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "Workload", "ConfigMap", "Pod")
+_WHENEVER: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """What some tasks of one job see: the file that they read.
+
+    Attributes:
+        job: the job.
+        tasks: the indices of the tasks that read it.
+        file: the name of the file.
+        view: what it says.
+    """
+
+    job: str
+    tasks: tuple[int, ...]
+    file: str
+    view: contract.View
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the operator would make of a TFCluster."""
+
+    objects: tuple[Object, ...]
+    resolver: str
+    views: tuple[TaskView, ...]
+    notes: tuple[str, ...]
+
+
+def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
+    """Work out what the operator would make of a TFCluster where nothing is there yet."""
+    # NB: as if nothing held its pods up, which are the same then.
+    at_once, archive = replace(cluster, suspend=False, status={}, deleting=False, queue=""), read_archive()
+    roster = call_roll(at_once, Observed(), resolver=archive.delivered_to(cluster))
+    wanted = views_of(roster).of_jobs
+    copy = partial(resolver_copy.build, cluster.namespace, archive)
+    objects = [*_claims(cluster), *((one.build or copy)() for one in _creations(roster, wanted))]
+    objects.sort(key=lambda one: _KINDS.index(one["kind"]))
+    return Rendered(
+        objects=tuple(objects),
+        resolver=roster.resolver,
+        views=tuple(task_views(wanted)),
+        notes=tuple(_notes(cluster, managed_by, wanted)),
+    )
+
+
+def _claims(cluster: TFCluster) -> Iterator[Object]:
+    """Build the Workload by which a cluster asks its queue for quota."""
+    if cluster.queue:
+        counts = {job.name: job.replicas for job in cluster.jobs}
+        yield build_workload(cluster, wanted_claim(cluster, 0, counts))
+
+
+def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]:
+    """Plan until everything is made: a plan has as many steps as one pass carries out, and a gang comes first."""
+    # NB: a job that was started waits for no other.
+    started = {job.name: JobRecord(started=frozenset({0})) for job in roster.cluster.jobs}
+    seen: set[tuple[str, str]] = set()
+    while True:
+        new = [
+            action
+            for action in plan(roster, Ledger(jobs=started), wanted, _WHENEVER).actions
+            if isinstance(action, Create) and (action.kind, action.name) not in seen
+        ]
+        yield from new
+        if not any(action.task for action in new):
+            return
+        seen |= {(action.kind, action.name) for action in new}
+        places = {
+            job: tuple(place for place in of_job if ("Pod", place.name) not in seen)
+            for job, of_job in roster.places.items()
+        }
+        roster = replace(roster, places=places)
+
+
+def task_views(wanted: tuple[JobViews, ...]) -> Iterator[TaskView]:
+    """Give every distinct view with the tasks that read it."""
+    for of_job in wanted:
+        own = {index: contract.task_view_file(index) for index in of_job.job.task_filters}
+        shared = tuple(index for index in range(of_job.job.replicas) if index not in own)
+        readers = {contract.VIEW_FILE: shared, **{file: (index,) for index, file in own.items()}}
+        for file, text in of_job.files.items():
+            tasks = tuple(index for index in readers.get(file, ()) if index < of_job.job.replicas)
+            if tasks:
+                yield TaskView(of_job.job.name, tasks, file, contract.load(text.text))
+
+
+def _notes(cluster: TFCluster, managed_by: str | None, wanted: tuple[JobViews, ...]) -> Iterator[str]:
+    if managed_by not in (None, naming.CONTROLLER):
+        yield f"spec.managedBy leaves it to {managed_by}: the operator makes nothing of this"
+    if cluster.suspend:
+        yield "spec.suspend: there are no pods until it is resumed"
+    if cluster.queue:
+        yield f"the label {naming.LABEL_QUEUE}: its pods come when queue {cluster.queue} has granted it quota"
+    for job in cluster.jobs:
+        if job.start_after:
+            yield f"spec.jobs.{job.name}.startAfter: its pods come when {', '.join(job.start_after)} is ready"
+    for views in wanted:
+        if views.too_large:
+            yield (
+                f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap holds, so it "
+                "gets no pods: declare device filters, or fewer tasks"
+            )
+
+
+def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
+    """Leave nothing but one task's pod and what it sees."""
+    jobs = {one.name: one.replicas for one in cluster.jobs}
+    task = read(word, jobs)
+    if task is None or task.index >= jobs[task.job]:
+        raise ManifestError(f"{cluster.name} declares no task {word}", hint=f"It has {listed(jobs)}.")
+    job, index = task.job, task.index
+    name = naming.pod_name(cluster.name, job, index)
+    pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
+    views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)
+    return replace(rendered, objects=tuple(pods), views=tuple(views))

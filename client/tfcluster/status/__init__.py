@@ -1,0 +1,1 @@
+"""The state of TFClusters and their tasks, as values, text and documents."""

@@ -1,0 +1,480 @@
+"""A TFCluster and its tasks as they are, as values: what ``tfcluster status`` shows.
+
+Everything here is a function of objects of the API: no request, no clock, no terminal.  Who a pod belongs to, how far a
+task is and what its end means are the operator's own decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tfcluster.kube.api import seconds_of
+from tfcluster.kube.observed import observe_pods
+from tfcluster.tasks import spell
+from tfcluster.terminal import clean
+from tfcluster_operator.declaration import ledger as ledgers
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life import departures
+from tfcluster_operator.life.ending import Ending, words_for
+from tfcluster_operator.life.gangs import Gang, awaited, gangs_of
+from tfcluster_operator.life.queueing import as_reported
+from tfcluster_operator.life.roster import Place, Roster, Stage, call_roll
+from tfcluster_operator.life.start_order import awaited_jobs
+from tfcluster_operator.objects.config_map import read_file
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.report.conditions import by_type
+from tfcluster_operator.report.status import waiting_since
+from tfcluster_resolver import contract
+
+#: What a condition says that is as it should be; what else it says is told.
+_AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "NameConflict": "False"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a TFCluster stands.
+
+    Attributes:
+        state: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating" (the operator
+            has not seen the newest edit), "Unseen" (no operator has looked at it) or "Elsewhere" (another controller
+            has it).
+        reason: the most telling reason in one word, as docs/conditions.md has it; "" where no operator gave one.
+        message: the same in words.
+        notices: what else is not as it should be, one "Reason: words" each.
+    """
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def standing_of(body: Mapping[str, Any]) -> Standing:
+    metadata, status = body["metadata"], body.get("status") or {}
+    conditions = by_type(status)
+    ready = conditions.get("Ready", {})
+    reason, message = str(ready.get("reason", "")), clean(ready.get("message", ""))
+    notices = tuple(_notices(conditions))
+    if "deletionTimestamp" in metadata:
+        keepers = ", ".join(metadata.get("finalizers") or ())
+        kept = f"it is being deleted; its finalizers keep it: {keepers}" if keepers else "it is being deleted"
+        return Standing("Deleting", reasons.DELETING, kept, notices)
+    if not is_ours(body):
+        words = f"spec.managedBy leaves it to {clean(body['spec']['managedBy'])}; the operator does nothing for it"
+        return Standing("Elsewhere", "", words)
+    if not ready:
+        words = "no operator has looked at it yet; if that lasts, `tfcluster doctor` says why"
+        return Standing("Unseen", "", words)
+    for kind in (FAILED, SUCCEEDED):
+        if _is_true(conditions, kind):
+            verdict = conditions[kind]
+            return Standing(kind, str(verdict.get("reason", "")), clean(verdict.get("message", "")), notices)
+    seen, newest = status.get("observedGeneration") or 0, metadata.get("generation") or 0
+    if seen < newest:
+        words = f"the operator has not seen generation {newest} yet; of generation {seen} it says {reason}: {message}"
+        return Standing("Updating", reason, words, notices)
+    state = "NotReady"
+    if _is_true(conditions, "Ready"):
+        state = "Ready"
+    elif _is_true(conditions, "Stalled"):
+        state = "Stalled"
+    elif _is_true(conditions, "Suspended") and reason == reasons.SUSPENDED:
+        state = "Suspended"
+    return Standing(state, reason, message, notices)
+
+
+def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
+    return conditions.get(kind, {}).get("status") == "True"
+
+
+def _notices(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    said = conditions.get("Ready", {}).get("message")
+    for kind, good in _AS_IT_SHOULD_BE.items():
+        one = conditions.get(kind, {})
+        if one and one.get("status") != good and one.get("message") != said:
+            yield f"{one.get('reason', kind)}: {clean(one.get('message', ''))}"
+
+
+#: States of tasks in which nothing has to be done and nothing is waited for.
+GOOD: Final = frozenset({"Ready", "Completed", "Suspended", "CleanedUp"})
+#: States of tasks in which something went wrong.
+BAD: Final = frozenset({"Failed", "BackingOff", "NameTaken", "StuckTerminating", "Disrupted"})
+_PLAIN: Final = {Stage.SERVING: "Ready", Stage.COMPLETED: "Completed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of one extended resource: asked for, granted by the node, and healthy; None where it is not known."""
+
+    requested: int
+    granted: int | None = None
+    healthy: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPicture:
+    """One task.
+
+    Attributes:
+        job: the job as TensorFlow spells it.
+        index: the task's index.
+        state: "Ready", "NotReady" (it runs), "Pending", "Terminating", "StuckTerminating", "Completed", "Failed",
+            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForQuota", "WaitingForGang", "WaitingForJob",
+            "WaitingForPredecessor", "NameTaken", "Suspended", "CleanedUp" (the cluster has finished, its pod is gone),
+            "Missing" (its pod is to be created) or "Draining" (it is no longer declared, and its pod stays for a
+            while).
+        cause: why it is not ready, in words; "" where there is nothing to say.
+        pod: the name of its pod, "" where it has none.
+        node: where the pod is, "" where it is nowhere.
+        phase: the pod's phase as Kubernetes has it.
+        since: when the pod was created, in seconds since the epoch; 0.0 where there is none.
+        restarts: how often it failed before this pod, as far as the pod tells.
+        devices: by extended resource.
+        view: "delivered", "waiting" (it was not told of its newest view yet), "unknown" (its view cannot be read), or
+            "" where no program runs that could read it.
+        outdated: whether its pod was made from an older template.
+        kept: the failed pods that are kept for their logs, the oldest first.
+        next_try: when it is started again, in seconds since the epoch; 0.0 where nothing is planned.
+    """
+
+    job: str
+    index: int
+    state: str
+    cause: str = ""
+    pod: str = ""
+    node: str = ""
+    phase: str = ""
+    since: float = 0.0
+    restarts: int = 0
+    devices: Mapping[str, Devices] = field(default_factory=dict)
+    view: str = ""
+    outdated: bool = False
+    kept: tuple[str, ...] = ()
+    next_try: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The task as its pod is named, such as worker-3."""
+        return spell(self.job, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDrawing:
+    """Draws the tasks of a cluster: ``created`` by pod, ``files`` what pods are told of views, None if unreadable.
+
+    ``gangs`` are those of the cluster, as far as its pods tell.
+    """
+
+    roster: Roster
+    ledger: Ledger
+    created: Mapping[str, float]
+    files: Mapping[str, Mapping[str, str]] | None
+    now: float
+    gangs: Mapping[str, Gang]
+
+    def task(self, job: Job, place: Place) -> TaskPicture:
+        pod = place.own
+        due = self._next_try(job, place)
+        state, cause = self._state(job, place, due)
+        return TaskPicture(
+            job=job.name,
+            index=place.task.index,
+            state=state,
+            cause=clean(cause),
+            kept=tuple(one.meta.name for one in place.kept),
+            next_try=due if state == "BackingOff" else 0.0,
+            **({} if pod is None else self._of_pod(job, place.task.index, pod)),
+            outdated=place.outdated,
+            restarts=self._restarts(place),
+        )
+
+    def without_quota(self, job: Job, index: int) -> TaskPicture:
+        """Draw a declared task for which the queue has granted no quota yet."""
+        return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
+
+    def _in_the_queue(self) -> str:
+        return f"queue {self.roster.declared.queue} has granted it no quota yet"
+
+    def surplus(self, job: Job, pod: Pod) -> TaskPicture:
+        """Draw a pod that no declared task has a claim to."""
+        label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
+        index = int(label) if label.isascii() and label.isdecimal() else -1
+        leaves = pod.surplus_since + job.drain_timeout_seconds
+        cause = "it is no longer declared"
+        if pod.meta.terminating:
+            cause += ", and its pod is being deleted"
+        elif pod.surplus_since:
+            cause += f"; its pod is deleted at {ledgers.timestamp(leaves)[11:19]} UTC"
+        return TaskPicture(job.name, index, "Draining", cause, **self._of_pod(job, index, pod))
+
+    def _of_pod(self, job: Job, index: int, pod: Pod) -> dict[str, Any]:
+        return {
+            "pod": pod.meta.name,
+            "node": pod.node,
+            "phase": pod.phase,
+            "since": self.created.get(pod.meta.name, 0.0),
+            "devices": _devices(job, pod),
+            "view": self._view(job, index, pod),
+        }
+
+    def _view(self, job: Job, index: int, pod: Pod) -> str:
+        if not pod.listening:
+            return ""
+        name = naming.view_name(self.roster.cluster.name, job.name)
+        if self.files is None or name not in self.files:
+            return "unknown"
+        files = self.files[name]
+        newest = files.get(contract.task_view_file(index)) or files.get(contract.VIEW_FILE)
+        return "delivered" if pod.told == newest else "waiting"
+
+    def _restarts(self, place: Place) -> int:
+        pod = place.own
+        failing = self.ledger.of(place.task.job.name).failing.get(place.task.index)
+        number = 0 if pod is None else max(pod.attempt, naming.first_pod_name(pod.meta.name)[1])
+        return max(number, len(place.kept), 0 if failing is None else failing.in_row)
+
+    def _next_try(self, job: Job, place: Place) -> float:
+        record = self.ledger.of(job.name)
+        failing = record.failing.get(place.task.index)
+        return max(0.0 if failing is None else failing.retry_at, record.restart_at)
+
+    def _state(self, job: Job, place: Place, due: float) -> tuple[str, str]:
+        """Say how far a task is, and why not farther."""
+        pod = place.own
+        if place.stage in _PLAIN:
+            return _PLAIN[place.stage], ""
+        if place.stage is Stage.FOREIGN:
+            return reasons.NAME_TAKEN, f"pod {place.name} exists and belongs to somebody else: delete or rename it"
+        if place.stage is Stage.PREDECESSOR:
+            return reasons.WAITING_FOR_PREDECESSOR, f"pod {place.name} of a deleted TFCluster is not gone yet"
+        return self._without_pod(job, due) if pod is None else self._with_pod(place, pod, due)
+
+    def _with_pod(self, place: Place, pod: Pod, due: float) -> tuple[str, str]:
+        if place.stage is Stage.ENDED:
+            return self._ended(place, pod, due)
+        if place.stage is Stage.STARTING:
+            if pod.phase == "Running":
+                return "NotReady", pod.trouble or _silent(place.task.job)
+            return "Pending", pod.trouble
+        if departures.seconds_until_stuck(pod, self.now) <= 0:
+            return reasons.STUCK_TERMINATING, departures.stuck_words(self.roster.cluster, pod)
+        return "Terminating", ""
+
+    def _ended(self, place: Place, pod: Pod, due: float) -> tuple[str, str]:
+        if place.ending is Ending.SUCCEEDED:
+            return "Completed", ""
+        if place.ending is Ending.DISRUPTED:
+            return "Disrupted", pod.trouble or pod.reason or "its node took it away"
+        if due > self.now and self.ledger.verdict is None:
+            return reasons.BACKING_OFF, f"{words_for(pod)}; {_at(due)}"
+        return "Failed", words_for(pod)
+
+    def _without_pod(self, job: Job, due: float) -> tuple[str, str]:
+        if self.ledger.verdict is not None:
+            return "CleanedUp", ""
+        if self.roster.cluster.suspend:
+            by_user = self.roster.declared.suspend
+            return ("Suspended", "") if by_user else (reasons.WAITING_FOR_QUOTA, self._in_the_queue())
+        if due > self.now:
+            return reasons.BACKING_OFF, _at(due)
+        if before := awaited_jobs(self.roster, job, self.ledger):
+            return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(before)}"
+        if waited_for := awaited(self.gangs, job):
+            return reasons.WAITING_FOR_GANG, f"gang {', '.join(one.name for one in waited_for)} has no places yet"
+        return "Missing", "its pod is to be created"
+
+
+def _silent(job: Job) -> str:
+    probed = any("readinessProbe" in one for one in (job.template.get("spec") or {}).get("containers") or ())
+    return "it runs, and its readiness probe has not succeeded yet" if probed else "it runs, and is not ready yet"
+
+
+def _at(due: float) -> str:
+    return f"next try at {ledgers.timestamp(due)[11:19]} UTC"
+
+
+def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
+    """Count the devices of one pod: a node grants all that is asked for or does not start the pod."""
+    limits, runs = job.limits(), pod.phase == "Running"
+    healthy = pod.devices or {}
+    return {
+        resource: Devices(count, count if runs else None, healthy.get(resource, count) if runs else None)
+        for resource, count in limits.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class JobPicture:
+    """One job: its tasks, and its counts as the status has them.
+
+    ``ready`` and ``completed`` are counted from the pods; where pods cannot be listed, from the status.
+    """
+
+    name: str
+    desired: int
+    ready: int
+    completed: int
+    restarts: int
+    replaced: int
+    tasks: tuple[TaskPicture, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One TFCluster.
+
+    Times are seconds since the epoch, 0.0 where there is none.  ``queue`` is its LocalQueue, "" where it has none;
+    ``waiting_since`` is since when it has waited for quota or for the places of a gang, ``deadline`` is when the
+    cluster fails if it has not finished, ``deleted_at`` when it is deleted after its end.  ``gaps`` say what could not
+    be looked at, in words.
+    """
+
+    name: str
+    namespace: str
+    standing: Standing
+    ready: str
+    epoch: int
+    generation: int
+    isolation: str
+    queue: str
+    accelerators: str
+    restarts: int
+    backoff_limit: int | None
+    created: float
+    started: float
+    finished: float
+    waiting_since: float
+    deadline: float
+    deleted_at: float
+    last_restart: Mapping[str, Any]
+    jobs: tuple[JobPicture, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    def tasks(self) -> Iterator[TaskPicture]:
+        """Give every task, in the order of the jobs."""
+        for job in self.jobs:
+            yield from job.tasks
+
+
+def picture_of(
+    body: Mapping[str, Any],
+    pods: Iterable[Mapping[str, Any]] | None = None,
+    config_maps: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    now: float,
+    gaps: Iterable[str] = (),
+) -> Picture:
+    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    started, finished = seconds_of(status.get("startTime")), seconds_of(status.get("completionTime"))
+    missing = list(gaps)
+    try:
+        jobs = _jobs(body, parse(body), pods, config_maps, now)
+    except InvalidSpecError as error:
+        missing += [f"the spec cannot be read: {clean(problem)}" for problem in error.problems]
+        jobs = _counted(spec, status)
+    return Picture(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        standing=standing_of(body),
+        ready=f"{status.get('readyTasks') or 0}/{status['tasks']}" if "tasks" in status else "",
+        epoch=int(status.get("epoch") or 0),
+        generation=int(metadata.get("generation") or 0),
+        isolation=str(status.get("isolation") or "None"),
+        queue=str((metadata.get("labels") or {}).get(naming.LABEL_QUEUE) or ""),
+        accelerators=str(status.get("accelerators") or ""),
+        restarts=int(status.get("restarts") or 0),
+        backoff_limit=spec.get("backoffLimit"),
+        created=seconds_of(metadata.get("creationTimestamp")),
+        started=started,
+        finished=finished,
+        waiting_since=seconds_of(waiting_since(status)),
+        deadline=_after(started, spec.get("activeDeadlineSeconds")) if not finished else 0.0,
+        deleted_at=_after(finished, spec.get("ttlSecondsAfterFinished")),
+        last_restart={**(status.get("lastRestart") or {})},
+        jobs=jobs,
+        gaps=tuple(missing),
+    )
+
+
+def _after(begin: float, seconds: Any) -> float:
+    return begin + seconds if begin and isinstance(seconds, int) else 0.0
+
+
+def _counted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[JobPicture, ...]:
+    told = status.get("jobs") or {}
+    declared = spec.get("jobs") if isinstance(spec.get("jobs"), Mapping) else {}
+    return tuple(_job(name, told.get(name) or {}, ()) for name in sorted({*told, *(declared or {})}))
+
+
+def _job(name: str, told: Mapping[str, Any], tasks: tuple[TaskPicture, ...], desired: int | None = None) -> JobPicture:
+    return JobPicture(
+        name=name,
+        desired=int(told.get("replicas") or 0) if desired is None else desired,
+        ready=sum(one.state == "Ready" for one in tasks) if tasks else int(told.get("ready") or 0),
+        completed=sum(one.state == "Completed" for one in tasks) if tasks else int(told.get("succeeded") or 0),
+        restarts=int(told.get("restarts") or 0),
+        replaced=int(told.get("disruptions") or 0),
+        tasks=tasks,
+    )
+
+
+def _jobs(
+    body: Mapping[str, Any],
+    cluster: TFCluster,
+    pods: Iterable[Mapping[str, Any]] | None,
+    config_maps: Iterable[Mapping[str, Any]] | None,
+    now: float,
+) -> tuple[JobPicture, ...]:
+    told = (body.get("status") or {}).get("jobs") or {}
+    if pods is None:
+        return tuple(_job(job.name, told.get(job.name) or {}, (), job.replicas) for job in cluster.jobs)
+    bodies = list(pods)
+    ledger = ledgers.read(cluster.status)
+    observed = Observed(pods=observe_pods(bodies, now))
+    roster = call_roll(cluster, observed, standing=as_reported(cluster)).completed_by(ledger)
+    drawing = TaskDrawing(
+        roster,
+        ledger,
+        {one["metadata"]["name"]: seconds_of(one["metadata"].get("creationTimestamp")) for one in bodies},
+        None if config_maps is None else _told_of(config_maps),
+        now,
+        gangs_of(roster, ledger),
+    )
+    surplus = _surplus(roster)
+    return tuple(
+        _job(
+            job.name,
+            told.get(job.name) or {},
+            (
+                *(drawing.task(job, place) for place in roster.of(job)),
+                *(drawing.without_quota(job, index) for index in range(len(roster.of(job)), job.replicas)),
+                *sorted(
+                    (drawing.surplus(job, pod) for pod in surplus if pod.meta.labels.get(naming.LABEL_JOB) == job.name),
+                    key=lambda one: one.index,
+                ),
+            ),
+            job.replicas,
+        )
+        for job in cluster.jobs
+    )
+
+
+def _surplus(roster: Roster) -> list[Pod]:
+    """Give our pods that no declared task has a claim to, those too that are being deleted."""
+    placed = {place.pod.meta.uid for of_job in roster.places.values() for place in of_job if place.pod is not None}
+    leaving = (pod for pod in roster.leaving if pod.meta.owner_uid == roster.cluster.uid and pod.meta.uid not in placed)
+    return [*roster.surplus, *leaving]
+
+
+def _told_of(config_maps: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Give what pods are told of each file, by the ConfigMap's name."""
+    return {
+        one["metadata"]["name"]: {name: read_file(text).told for name, text in (one.get("data") or {}).items()}
+        for one in config_maps
+    }

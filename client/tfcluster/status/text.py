@@ -1,0 +1,304 @@
+"""A picture of a TFCluster for people: a tree of its tasks, in columns that fit the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from tfcluster.kube.api import seconds_of
+from tfcluster.status.picture import BAD, GOOD, Devices, JobPicture, Picture, TaskPicture
+from tfcluster.terminal import clean, count
+
+_BETWEEN: Final = "   "
+#: A column whose cells are sentences needs only so many cells before others make room for it.
+_LEAST_OF_THE_LAST: Final = 24
+_NARROWEST: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What is drawn on: ``width`` in cells, None where lines may have any length; ``fancy`` where it knows Unicode."""
+
+    width: int | None = None
+    fancy: bool = True
+
+
+def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
+    if paper.width is None:
+        return [Text.assemble(indent, text)]
+    width = max(_NARROWEST, paper.width - cell_len(indent))
+    lines = text.wrap(Console(width=width), width)
+    for line in lines:
+        line.rstrip()
+    return [Text.assemble(indent, line) for line in lines]
+
+
+def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper, *, can_go: Iterable[str] = ()) -> list[Text]:
+    """Put cells below each other; where the paper is too narrow, columns go, and then lines are cut."""
+    table = [list(row) for row in rows if not isinstance(row, Text)]
+    used = [at for at in range(len(table[0])) if at == 0 or any(row[at].plain for row in table[1:])]
+    going = list(can_go)
+    while paper.width is not None and _needed(table, used) > paper.width and going:
+        title = going.pop(0)
+        used = [at for at in used if table[0][at].plain != title]
+    widths = _widths(table, used)
+    lines = []
+    for row in rows:
+        line = row.copy() if isinstance(row, Text) else _in_columns(row, used, widths)
+        if paper.width is not None:
+            line.truncate(paper.width, overflow="ellipsis" if paper.fancy else "crop")
+        lines.append(line)
+    return lines
+
+
+def _in_columns(row: Sequence[Text], used: Sequence[int], widths: Sequence[int]) -> Text:
+    line = Text()
+    for at, width in zip(used, widths, strict=True):
+        line.append_text(row[at])
+        line.append(" " * (width - cell_len(row[at].plain)) + _BETWEEN)
+    line.rstrip()
+    return line
+
+
+def _widths(table: Sequence[Sequence[Text]], used: Sequence[int]) -> list[int]:
+    return [max(cell_len(row[at].plain) for row in table) for at in used]
+
+
+def _needed(table: Sequence[Sequence[Text]], used: Sequence[int]) -> int:
+    *others, last = _widths(table, used)
+    return sum(others) + len(_BETWEEN) * len(others) + min(last, _LEAST_OF_THE_LAST)
+
+
+#: Tasks beyond this many are folded where they are neighbours and alike.
+UNFOLDED: Final = 24
+#: So few neighbours that are alike are not worth folding.
+_LEAST_FOLDED: Final = 3
+_STYLES: Final = {
+    "Ready": "green",
+    "Succeeded": "green",
+    "Completed": "green",
+    "Suspended": "dim",
+    "CleanedUp": "dim",
+    "Elsewhere": "dim",
+}
+#: What leads to a task, and what stands below that; by whether Unicode is known, and whether the task is the last.
+_GUIDES: Final = {
+    (True, False): ("├─ ", "│  "),
+    (True, True): ("└─ ", "   "),
+    (False, False): ("|- ", "|  "),
+    (False, True): ("`- ", "   "),
+}
+#: The columns of tasks, and those that a narrow terminal does without, the first to go first.
+_TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", "VIEW")
+_DISPENSABLE: Final = ("POD", "AGE", "NODE", "RESTARTS", "DEVICES", "VIEW")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring tasks that are alike, or one alone."""
+
+    tasks: Sequence[TaskPicture]
+
+    @property
+    def first(self) -> TaskPicture:
+        return self.tasks[0]
+
+    @property
+    def name(self) -> str:
+        dash = "-" if len(self.tasks) == 1 else " "
+        last = f"–{self.tasks[-1].index}" if len(self.tasks) > 1 else ""  # noqa: RUF001 - an en dash joins numbers
+        return f"{self.first.job}{dash}{self.first.index}{last}"
+
+
+def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
+    lines = [*_heading(picture, paper, now), Text()]
+    many = sum(len(job.tasks) for job in picture.jobs) > fold
+    return [*lines, *_tree(picture, paper, now, many=many)]
+
+
+def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespaces: bool) -> list[Text]:
+    head = [*(("NAMESPACE",) if namespaces else ()), "NAME", "STATE", "READY", "RESTARTS", "EPOCH", "AGE", "CAUSE"]
+    rows = [[Text(title, style="bold") for title in head]]
+    for one in pictures:
+        standing = one.standing
+        fine = standing.state in {"Ready", "Succeeded", "Suspended"} and not standing.notices
+        cause = "" if fine else "; ".join(filter(None, [_reason(one), *standing.notices]))
+        cells = [
+            *((Text(one.namespace),) if namespaces else ()),
+            Text(one.name),
+            Text(standing.state, style=style_of(standing.state)),
+            Text(one.ready),
+            Text(str(one.restarts)),
+            Text(str(one.epoch)),
+            Text(age(now - one.created)),
+            Text(cause),
+        ]
+        rows.append(cells)
+    return columns(rows, paper, can_go=("EPOCH", "AGE", "RESTARTS", "READY"))
+
+
+def age(seconds: float) -> str:
+    """Spell a length of time in short, as kubectl does: 42s, 5m, 3h12m, 2d."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 3 * 3600:
+        return f"{whole // 60}m"
+    if whole < 2 * 86400:
+        hours, minutes = divmod(whole // 60, 60)
+        return f"{hours}h{minutes}m" if minutes and hours < 10 else f"{hours}h"
+    return f"{whole // 86400}d"
+
+
+def style_of(state: str) -> str:
+    return _STYLES.get(state, "bold red" if state in BAD | {"Stalled", "Unseen"} else "yellow")
+
+
+def _reason(picture: Picture) -> str:
+    standing = picture.standing
+    if not standing.reason or standing.state == "Updating":
+        return standing.message
+    return f"{standing.reason}: {standing.message}" if standing.message else standing.reason
+
+
+def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
+    standing = picture.standing
+    title = Text.assemble((picture.name, "bold"), "  ", (standing.state, style_of(standing.state)))
+    title.append(f"  {picture.ready} ready" if picture.ready else "")
+    title.append(f"  in namespace {picture.namespace}, for {age(now - picture.created)}", style="dim")
+    yield from wrap(title, paper)
+    if standing.state != "Ready" and _reason(picture):
+        yield from wrap(Text(_reason(picture)), paper, "  ")
+    for notice in standing.notices:
+        yield from wrap(Text(notice, style="yellow"), paper, "  ")
+    for gap in picture.gaps:
+        yield from wrap(Text(gap, style="yellow"), paper, "  ")
+    yield from wrap(Text(", ".join(_facts(picture, now))), paper, "  ")
+    last = picture.last_restart
+    if last:
+        code = f" (exit code {last['exitCode']})" if last.get("exitCode") is not None else ""
+        when = age(now - seconds_of(last.get("finishedAt")))
+        words = f"last restart {when} ago: {last.get('task')} {last.get('reason')}{code}: {last.get('message', '')}"
+        yield from wrap(Text(clean(words).rstrip(": ")), paper, "  ")
+        if last.get("pod"):
+            words = f"its log: tfcluster logs {picture.name} {last.get('task')} --previous -n {picture.namespace}"
+            yield from wrap(Text(clean(words)), paper, "  ")
+
+
+def _facts(picture: Picture, now: float) -> Iterator[str]:
+    yield f"epoch {picture.epoch}"
+    yield f"isolation {picture.isolation}"
+    if picture.accelerators:
+        yield picture.accelerators
+    limit = "" if picture.backoff_limit is None else f" of at most {picture.backoff_limit}"
+    yield f"{count(picture.restarts, 'restart')}{limit}"
+    if picture.queue:
+        yield f"queue {picture.queue}"
+    if picture.waiting_since:
+        yield f"it has waited for {age(now - picture.waiting_since)}"
+    if picture.finished:
+        yield f"finished {age(now - picture.finished)} ago"
+    if picture.deadline:
+        left = picture.deadline - now
+        yield f"fails in {age(left)} if it has not finished" if left > 0 else "its deadline is over"
+    if picture.deleted_at:
+        yield f"deleted in {age(picture.deleted_at - now)}"
+
+
+def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Text]:
+    titles = [Text(title if any(picture.tasks()) else "", style="bold") for title in _TITLES]
+    rows: list[list[Text] | Text] = [titles]
+    below: dict[int, tuple[str, list[str]]] = {}
+    for job in picture.jobs:
+        rows.append(Text.assemble((job.name, "bold"), f"  {_counts(job)}"))
+        runs = list(_runs(job.tasks, many=many))
+        for position, run in enumerate(runs):
+            guide, stem = _GUIDES[paper.fancy, position == len(runs) - 1]
+            rows.append(_cells(run, now, guide))
+            below[len(rows) - 1] = stem, list(_words(run.first))
+    drawn: list[Text] = []
+    for number, line in enumerate(columns(rows, paper, can_go=_DISPENSABLE)):
+        if number == 0 and not line.plain:
+            continue
+        drawn.append(line)
+        stem, words = below.get(number, ("", []))
+        for text in words:
+            drawn += wrap(Text(text), paper, f"{stem}  ")
+    return drawn
+
+
+def _counts(job: JobPicture) -> str:
+    parts = [f"{job.ready}/{job.desired} ready"]
+    parts += [f"{job.completed} completed"] if job.completed else []
+    parts += [count(job.restarts, "restart")] if job.restarts else []
+    parts += [f"{job.replaced} replaced"] if job.replaced else []
+    return ", ".join(parts)
+
+
+def _runs(tasks: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
+    """Give the tasks, neighbours that are alike as one if there are many."""
+    alike: list[TaskPicture] = []
+    for task in tasks:
+        if alike and (_likeness(alike[-1]) != _likeness(task) or task.index != alike[-1].index + 1):
+            yield from _folded(alike, many=many)
+            alike = []
+        alike.append(task)
+    yield from _folded(alike, many=many)
+
+
+def _folded(alike: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
+    if many and len(alike) >= _LEAST_FOLDED:
+        yield _Run(alike)
+    else:
+        yield from (_Run([task]) for task in alike)
+
+
+def _likeness(task: TaskPicture) -> tuple[object, ...]:
+    # NB: the cause names its own task or pod; what is left of it then is what is alike.
+    cause = task.cause.replace(task.pod, "") if task.pod else task.cause
+    devices = tuple(sorted((name, one.requested, one.granted, one.healthy) for name, one in task.devices.items()))
+    return task.state, cause, task.restarts, task.view, task.outdated, len(task.kept), devices
+
+
+def _cells(run: _Run, now: float, guide: str) -> list[Text]:
+    task, several = run.first, len(run.tasks) > 1
+    nodes = sorted({one.node for one in run.tasks if one.node})
+    oldest = min((one.since for one in run.tasks if one.since), default=0.0)
+    return [
+        Text(f"{guide}{run.name}"),
+        Text(task.state + (f" ×{len(run.tasks)}" if several else ""), style=style_of(task.state)),  # noqa: RUF001 - times
+        Text("" if several else task.pod),
+        Text(nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else ""),
+        Text(age(now - oldest) if oldest else ""),
+        Text(str(task.restarts) if task.restarts else "", style="yellow"),
+        _devices(task.devices),
+        Text(task.view, style="" if task.view == "delivered" else "yellow"),
+    ]
+
+
+def _devices(devices: Mapping[str, Devices]) -> Text:
+    told = Text()
+    for name, one in sorted(devices.items()):
+        told.append(", " if told else "")
+        short = name.rpartition("/")[2]
+        if one.granted is None:
+            told.append(f"{one.requested} {short} asked for", style="yellow")
+        elif one.healthy == one.granted:
+            told.append(f"{one.granted} {short}")
+        else:
+            told.append(f"{one.healthy} of {one.granted} {short} healthy", style="bold red")
+    return told
+
+
+def _words(task: TaskPicture) -> Iterator[str]:
+    if task.cause and task.state not in GOOD:
+        yield task.cause
+    if task.outdated and task.state not in GOOD | {"Missing"}:
+        yield "its pod is made from an older template"
+    if task.kept:
+        yield f"failed before, kept for the log: {', '.join(task.kept)}"

@@ -1,0 +1,136 @@
+"""How a user names tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed.
+
+A cluster that has no name yet gets a stand-in here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tfcluster.errors import TFClusterError
+from tfcluster_operator.declaration import naming
+
+_TASK: Final = re.compile(r"(?P<job>.+)[-/](?P<index>[0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskName:
+    """One task: its job and its index in it."""
+
+    job: str
+    index: int
+
+    def __str__(self) -> str:
+        """Spell it as its pod is named: ``worker-0``."""
+        return spell(self.job, self.index)
+
+
+def spell(job: str, index: int, last: int | None = None) -> str:
+    """Spell a task as its pod is named, such as ``worker-0``; those up to ``last`` as ``worker-0..3``."""
+    return f"{naming.dns_job(job)}-{index}" + (f"..{last}" if last is not None and last > index else "")
+
+
+def names_one(word: str) -> bool:
+    """Tell whether a word looks as if it named one task."""
+    return _TASK.fullmatch(word) is not None
+
+
+def read(word: str, jobs: Iterable[str]) -> TaskName | None:
+    """Read a task, ``worker-0`` or ``worker/0``; None where the word names no task of one of the jobs."""
+    match = _TASK.fullmatch(word)
+    job = None if match is None else _job_of(match["job"], jobs)
+    return None if match is None or job is None else TaskName(job, int(match["index"]))
+
+
+def _job_of(word: str, jobs: Iterable[str]) -> str | None:
+    """Find a job by its name, or as names of pods spell it."""
+    return next((job for job in jobs if word in (job, naming.dns_job(job))), None)
+
+
+class NoTaskError(TFClusterError):
+    """The cluster has no such job or task; the words list those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The tasks that a user chose, in all of the time to come: a job's later tasks are in it, too.
+
+    Attributes:
+        jobs: jobs of which every task is meant.
+        tasks: single tasks.
+        everything: whether nothing was named, which means all tasks.
+    """
+
+    jobs: frozenset[str] = frozenset()
+    tasks: frozenset[TaskName] = frozenset()
+    everything: bool = True
+
+    def __contains__(self, task: object) -> bool:
+        return self.everything or task in self.tasks or (isinstance(task, TaskName) and task.job in self.jobs)
+
+
+def declared(cluster: Mapping[str, Any]) -> dict[str, int]:
+    """Count the tasks of each job that a TFCluster declares."""
+    jobs: Mapping[str, Any] = (cluster.get("spec") or {}).get("jobs") or {}
+    return {name: int((job or {}).get("replicas", 1)) for name, job in sorted(jobs.items())}
+
+
+def task_of(pod: Mapping[str, Any]) -> TaskName | None:
+    """Give the task whose pod this is, by its labels; None where it is no task's."""
+    labels = pod["metadata"].get("labels") or {}
+    job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX, "")
+    return TaskName(job, int(index)) if job and index.isascii() and index.isdecimal() else None
+
+
+def controller_of(body: Mapping[str, Any]) -> str:
+    """Return the UID of an object's controller, "" if it has none."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(one["uid"]) for one in owners if one.get("controller")), "")
+
+
+def verdict(body: Mapping[str, Any]) -> str:
+    """Say how a TFCluster has finished, as in ``failed: its words``; "" where it has not."""
+    for one in (body.get("status") or {}).get("conditions") or ():
+        if one.get("type") in {"Succeeded", "Failed"} and one.get("status") == "True":
+            message = one.get("message") or one.get("reason", "")
+            return str(one["type"]).lower() + (f": {message}" if message else "")
+    return ""
+
+
+def choose(words: Sequence[str], jobs: Mapping[str, int], others: Iterable[TaskName], cluster: str) -> Selection:
+    if not words:
+        return Selection()
+    left = set(others)
+    known = [*jobs, *sorted({one.job for one in left})]
+    whole, single = set(), set()
+    for word in words:
+        task, job = read(word, known), _job_of(word, known)
+        if task is not None and (task.index < jobs.get(task.job, 0) or task in left):
+            single.add(task)
+        elif job is not None:
+            whole.add(job)
+        else:
+            raise NoTaskError(
+                f"{cluster} has no {'task' if names_one(word) else 'job'} {word}; it has {listed(jobs)}",
+                hint="Name a job, such as worker, or a task, such as worker-0.",
+            )
+    return Selection(frozenset(whole), frozenset(single), everything=False)
+
+
+def listed(jobs: Mapping[str, int]) -> str:
+    """Name all tasks, given the number of tasks by job, such as ``ps-0, worker-0 to worker-3``."""
+    spans = [
+        spell(job, 0) + (f" to {spell(job, count - 1)}" if count > 1 else "") for job, count in jobs.items() if count
+    ]
+    return ", ".join(spans) or "no tasks"
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """Give an object's name by its metadata; a generated name ends in x here, and "" means that there is none."""
+    name, prefix = metadata.get("name"), metadata.get("generateName")
+    if isinstance(name, str) and name:
+        return name
+    return f"{prefix}xxxxx" if isinstance(prefix, str) and prefix else ""

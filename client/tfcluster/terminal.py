@@ -1,0 +1,37 @@
+"""Text for people: with colours unless they want none (no-color.org), harmless to a terminal, and short."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, Final, TextIO
+
+#: The categories of Unicode that steer a terminal, or are no characters.
+_CONTROLS: Final = frozenset({"Cc", "Cf", "Cs"})
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def wants_colour(stream: TextIO | None) -> bool:
+    """Tell whether a stream shows colours: it is a terminal, and its user has not set NO_COLOR."""
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def clean(text: Any) -> str:
+    """Make one line of a text that anybody may have written: no control character reaches a terminal."""
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """Make a text of lines harmless to a terminal: of control characters only the ends of lines and tabs stay."""
+    return "".join(one if one in "\n\t" or unicodedata.category(one) not in _CONTROLS else _UNKNOWN for one in text)
+
+
+def count(number: int, what: str) -> str:
+    """Spell a number of things: ``1 task``, ``2 tasks``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def few(words: Sequence[object], most: int = 3) -> str:
+    """List the first of many: ``worker-0, worker-1, worker-2 and 6 more``."""
+    return ", ".join(map(str, words[:most])) + (f" and {len(words) - most} more" if len(words) > most else "")

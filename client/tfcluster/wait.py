@@ -1,0 +1,300 @@
+"""Waiting for a TFCluster: what one can wait for, what its status says of that, and what is told on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tfcluster.errors import ClusterFailedError, RefusedError, WaitTimeoutError
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.kube.watch import Selection, follow
+from tfcluster.tasks import TaskName, controller_of, task_of
+from tfcluster.terminal import few
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.report import conditions
+
+Outcome = Literal["reached", "waiting", "impossible"]
+
+WORDS: Final = ("ready", "succeeded", "failed", "finished", "suspended", "resized", "updated", "deleted")
+_CONDITION: Final = "condition="
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a status says of a goal.
+
+    Attributes:
+        outcome: whether it is reached, may still come, or cannot come any more.
+        words: what is waited for, or why it cannot come, in a sentence without an end.
+    """
+
+    outcome: Outcome
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is waited for.
+
+    Attributes:
+        word: one of WORDS, or "" where a condition is waited for.
+        condition: the condition's type.
+        status: the status that it should have.
+    """
+
+    word: str
+    condition: str = ""
+    status: str = "True"
+
+    @classmethod
+    def of(cls, text: str) -> Goal:
+        """Read a goal as users write it: one of WORDS, or ``condition=TYPE`` or ``condition=TYPE=STATUS``."""
+        if text.startswith(_CONDITION):
+            kind, _, status = text.removeprefix(_CONDITION).partition("=")
+            if kind:
+                return cls("", kind, status.capitalize() or "True")
+        elif text in WORDS:
+            return cls(text)
+        raise ValueError(f"{text}: wait for one of {', '.join(WORDS)}, or for condition=TYPE or condition=TYPE=STATUS")
+
+    def __str__(self) -> str:
+        return self.word or f"{_CONDITION}{self.condition}" + ("" if self.status == "True" else f"={self.status}")
+
+    def judge(self, body: Mapping[str, Any] | None) -> Judgement:
+        if body is None:
+            if self.word == "deleted":
+                return Judgement("reached", "it is gone")
+            return Judgement("impossible", "it was deleted")
+        metadata, status = body["metadata"], body.get("status") or {}
+        if self.word == "deleted":
+            return Judgement("waiting", _leaving(metadata))
+        if "deletionTimestamp" in metadata:
+            return Judgement("impossible", "it is being deleted")
+        seen = _seen(body)
+        if seen is not None:
+            return seen
+        return self._judge(body.get("spec") or {}, status, conditions.by_type(status))
+
+    def _judge(
+        self, spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]
+    ) -> Judgement:
+        match self.word:
+            case "ready":
+                return _ready(spec, found)
+            case "succeeded" | "failed" | "finished":
+                return _finished(self.word, spec, found)
+            case "suspended":
+                return _suspended(spec, found)
+            case "resized":
+                return _resized(spec, status, found)
+            case "updated":
+                return _updated(spec, found)
+            case _:
+                return _condition(self.condition, self.status, found)
+
+
+def _seen(body: Mapping[str, Any]) -> Judgement | None:
+    """Tell whether the operator has seen the newest edit; what it reported before it says nothing."""
+    manager = (body.get("spec") or {}).get("managedBy")
+    generation = int(body["metadata"].get("generation", 0))
+    if int((body.get("status") or {}).get("observedGeneration") or 0) >= generation:
+        return None
+    if manager and manager != "tfcluster.dev/tfcluster-operator":
+        return Judgement("waiting", f"the controller {manager}, which is responsible for it, has not reported yet")
+    return Judgement("waiting", "the operator has not seen the newest edit yet; if that lasts, ask `tfcluster doctor`")
+
+
+def _leaving(metadata: Mapping[str, Any]) -> str:
+    if "deletionTimestamp" not in metadata:
+        return "it is not deleted yet"
+    kept = metadata.get("finalizers") or ()
+    return f"it is being deleted; the finalizers {', '.join(kept)} keep it" if kept else "it is being deleted"
+
+
+def _message(condition: Mapping[str, Any] | None) -> str:
+    if condition is None:
+        return "nothing is reported yet"
+    return str(condition.get("message") or condition.get("reason") or "no reason is given").rstrip(".")
+
+
+def _is(found: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
+    return (found.get(kind) or {}).get("status") == "True"
+
+
+def _verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Give the verdict with its words, or nothing."""
+    for kind in ("Failed", "Succeeded"):
+        if _is(found, kind):
+            return f"it has {kind.lower()}: {_message(found[kind])}"
+    return ""
+
+
+def _hindrance(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say why its tasks cannot become ready any more, or nothing."""
+    if verdict := _verdict(found):
+        return verdict
+    if _is(found, "Stalled"):
+        return _message(found["Stalled"])
+    return "it is suspended; start it with `tfcluster resume`" if spec.get("suspend") else ""
+
+
+def _ready(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    if _is(found, "Ready"):
+        return Judgement("reached", _message(found["Ready"]))
+    if hindrance := _hindrance(spec, found):
+        return Judgement("impossible", hindrance)
+    return Judgement("waiting", _message(found.get("Ready")))
+
+
+def _finished(word: str, spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    verdict = _verdict(found)
+    if verdict:
+        reached = word == "finished" or _is(found, word.capitalize())
+        return Judgement("reached" if reached else "impossible", verdict)
+    if hindrance := _hindrance(spec, found):
+        return Judgement("impossible", hindrance)
+    return Judgement("waiting", _message(found.get("Succeeded" if _is(found, "Ready") else "Ready")))
+
+
+def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    # NB: a cluster that waits in its queue has no pods either, and nobody has suspended it.
+    if _is(found, "Suspended") and found["Suspended"].get("reason") != reasons.WAITING_FOR_QUOTA:
+        return Judgement("reached", _message(found["Suspended"]))
+    if verdict := _verdict(found):
+        return Judgement("impossible", verdict)
+    if not spec.get("suspend"):
+        return Judgement("impossible", "spec.suspend is false; suspend it with `tfcluster suspend`")
+    return Judgement("waiting", _message(found.get("Suspended")))
+
+
+def _resized(spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    """Look whether every job has as many tasks as declared, and every running pod knows it."""
+    if hindrance := _hindrance(spec, found):
+        return Judgement("impossible", hindrance)
+    for name, job in (spec.get("jobs") or {}).items():
+        declared, there = int(job.get("replicas", 1)), (status.get("jobs") or {}).get(name) or {}
+        ready = int(there.get("ready", 0)) + int(there.get("succeeded", 0))
+        created = int(there.get("created", 0))
+        if created > declared:
+            return Judgement("waiting", f"job {name} still has {created} pods, {declared} are declared")
+        if ready < declared:
+            count = f"{ready} of {declared} tasks of job {name} are ready"
+            return Judgement("waiting", f"{count}; {_message(found.get('Ready'))}")
+    if not _is(found, "MembershipPublished"):
+        return Judgement("waiting", _message(found.get("MembershipPublished")))
+    return Judgement("reached", "every task is ready and every view is delivered")
+
+
+def _updated(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    """Look whether every pod is made from the newest template, and works."""
+    current = found.get("UpToDate") or {}
+    if current.get("reason") == reasons.WAITING_FOR_DELETE:
+        return Judgement("impossible", _message(current))
+    judgement = _ready(spec, found)
+    if judgement.outcome == "impossible" or _is(found, "UpToDate"):
+        return judgement
+    return Judgement("waiting", _message(current))
+
+
+def _condition(kind: str, status: str, found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    condition = found.get(kind)
+    if condition is not None and str(condition.get("status")) == status:
+        return Judgement("reached", _message(condition))
+    verdict = _verdict(found)
+    if verdict and kind in conditions.CONDITION_TYPES:
+        return Judgement("impossible", verdict)
+    if condition is None:
+        return Judgement("waiting", f"no controller has reported the condition {kind} yet")
+    return Judgement("waiting", f"{kind} is {condition.get('status')}: {_message(condition)}")
+
+
+def wait_for(
+    api: KubernetesApi,
+    name: str,
+    goal: Goal,
+    namespace: str | None,
+    *,
+    uid: str,
+    timeout: float | None,
+    tell: Callable[[str], None],
+) -> Object | None:
+    """Wait; the arguments, the result and the errors are those of ``Client.wait``.
+
+    With uid "", it is the first TFCluster of that name that is seen.
+    """
+    until = float("inf") if timeout is None else time.monotonic() + timeout
+    say = _Teller(tell)
+    for found in follow(api, Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), until=until):
+        body = next(iter(found), None)
+        if body is not None:
+            uid = uid or body["metadata"]["uid"]
+        judgement = goal.judge(body if body is not None and body["metadata"]["uid"] == uid else None)
+        if judgement.outcome == "reached":
+            if body is not None and goal.word == "suspended":
+                _await_no_pods(api, body, until, tell)
+            return None if goal.word == "deleted" else body
+        if judgement.outcome == "impossible":
+            raise ClusterFailedError(f"{name} cannot become {goal} any more: {judgement.words}")
+        say(judgement.words)
+    raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {say.last}")
+
+
+class _Teller:
+    """Tells what is waited for when it changes."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.last = ""
+        self._tell = tell
+
+    def __call__(self, words: str) -> None:
+        if words != self.last:
+            self.last = words
+            self._tell(words)
+
+
+def _pods_of(api: KubernetesApi, body: Object, until: float) -> Iterator[list[Object]]:
+    """Give the pods of a TFCluster that are not kept for their logs, now and at each change."""
+    about = body["metadata"]
+    labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
+    return follow(api, Selection(PODS, about["namespace"], labels), until=until)
+
+
+def wait_for_new_pods(
+    api: KubernetesApi,
+    body: Object,
+    old: Mapping[TaskName, str],
+    *,
+    timeout: float | None,
+    tell: Callable[[str], None],
+) -> None:
+    """Wait until each of some tasks has another pod, which is ready or has ended with 0."""
+    say = _Teller(tell)
+    for pods in _pods_of(api, body, float("inf") if timeout is None else time.monotonic() + timeout):
+        works = {task_of(one) for one in pods if one["metadata"]["uid"] not in old.values() and _works(one)}
+        left = sorted(task for task in old if task not in works)
+        if not left:
+            return
+        say(f"{few([str(task) for task in left])} not ready yet in a new pod")
+    raise WaitTimeoutError(f"{body['metadata']['name']}: within {timeout:g} s, {say.last}")
+
+
+def _works(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    return "deletionTimestamp" not in pod["metadata"] and (ready or status.get("phase") == "Succeeded")
+
+
+def _await_no_pods(api: KubernetesApi, body: Object, until: float, tell: Callable[[str], None]) -> None:
+    """Wait until the pods of a suspended TFCluster are gone, which its status does not tell."""
+    say, left = _Teller(tell), list[str]()
+    try:
+        for pods in _pods_of(api, body, until):
+            left = sorted(one["metadata"]["name"] for one in pods if controller_of(one) == body["metadata"]["uid"])
+            if not left:
+                return
+            say(f"{len(left)} of its pods are not gone yet")
+    except RefusedError:
+        return  # who may not read pods has the operator's word
+    raise WaitTimeoutError(f"{body['metadata']['name']} is suspended, but pods are not gone yet: {', '.join(left)}")

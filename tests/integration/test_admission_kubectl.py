@@ -164,7 +164,9 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
 
 def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
     """Writing the status raises no generation and changes no spec; ``-o wide`` adds four columns."""
-    created = objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
+    # NB: another controller's, so that no operator writes the status between.
+    body = tfcluster("mnist").job("worker", replicas=4).spec(managedBy="example.test/other").build()
+    created = objects.create(TFCLUSTERS, namespace, body)
     since = (datetime.now(UTC) - timedelta(days=3)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     written = status(3, reason="TasksNotReady", replicas=4) | {"waitingSince": since}
     change = {"status": written, "spec": {"suspend": True}}
@@ -202,7 +204,7 @@ def test_status_of_a_wrong_type_is_refused(objects: Objects, namespace: str, wro
 def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
     """``kubectl scale`` sets the replicas of job worker; /scale reports how many were created and their selector."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=2, maxReplicas=5).build())
-    written = {"status": status("1/2", reason="TasksNotReady", replicas=2)}
+    written = {"status": status(1, reason="TasksNotReady", replicas=2)}
     objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
     told(kubectl("scale", "tfcluster/mnist", "--replicas=5", "-n", namespace))
     for replicas, complaint in (

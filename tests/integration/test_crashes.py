@@ -51,7 +51,7 @@ def addresses(pods: list[Object]) -> set[str]:
 
 
 STEPS = (
-    Step("creation", lambda world: world.launch("c", JOBS)),
+    Step("creation", lambda world: world.launch("c", JOBS, updateStrategy={"type": "Recreate"})),
     Step("scale up", lambda world: world.scale("c", replicas=9)),
     Step("new filters", lambda world: world.edit("c", {"jobs": {"ps": {"deviceFilters": ["/job:chief"]}}})),
     Step("scale down", lambda world: world.scale("c", replicas=3)),

@@ -67,7 +67,7 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
     name = f"{world.namespace}/c"
     refused = secretive(env=[{"name": f"bad={CANARY}", "value": "x"}])
     jobs = {"worker": {"replicas": 3, "template": secretive()}, "ps": {"template": refused}}
-    world.launch("c", jobs)
+    world.launch("c", jobs, updateStrategy={"type": "Recreate"})
     pods = world.await_pods_of("c", [f"c-worker-{i}" for i in range(3)])
     world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert CANARY in world.condition("c", "Ready")["message"], "the server has repeated it"

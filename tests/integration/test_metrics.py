@@ -132,7 +132,7 @@ def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, obse
     before = observed.scrape()
     always = {"replicas": 1, "restartPolicy": "Always"}
     jobs = {"worker": {"replicas": 3}, "ps": {"replicas": 2, "restartScope": "Job"}, "my_data": always}
-    old = launch_running(world, kubelet, "replaced", jobs, backoffLimit=100)
+    old = launch_running(world, kubelet, "replaced", jobs, backoffLimit=100, updateStrategy={"type": "Recreate"})
     world.await_condition("replaced", "Ready", status="True")
 
     kubelet.fail("replaced-worker-0", exit_code=3)

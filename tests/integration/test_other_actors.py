@@ -250,7 +250,7 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
     """
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
-        world.launch("c", {"worker": {"replicas": 1}})
+        world.launch("c", {"worker": {"replicas": 1}}, updateStrategy={"type": "Recreate"})
         told = world.await_condition("c", "Ready", status="False", reason="ConflictingWrites")["message"]
         assert "Pod c-worker-0 was put right" in told
         eventually(
@@ -262,7 +262,8 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
 
 def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
     """The API server judges the new pod before an old one goes: what it refuses is told, and the pods run on."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {}})
+    jobs = {"worker": {"replicas": 2}, "ps": {}}
+    uids = launch_running(world, kubelet, "c", jobs, updateStrategy={"type": "Recreate"})
     world.await_condition("c", "Ready", status="True")
     broken = {**pod_template(), "metadata": {"labels": {"team": "a b c!"}}}
     world.edit("c", {"jobs": {"worker": {"template": broken}, "ps": {"template": pod_template(image="other:1")}}})

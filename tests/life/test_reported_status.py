@@ -222,7 +222,8 @@ def test_status_table_columns(world, kubectl):
 
     assert dict(zip(header, row, strict=True)) | {"AGE": ""} == {
         "NAME": "c",
-        "READY": "0/2",
+        "TASKS": "2",
+        "READY": "0",
         "REASON": "TasksNotReady",
         "RESTARTS": "0",
         "AGE": "",

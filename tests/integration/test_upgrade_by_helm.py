@@ -195,6 +195,8 @@ def test_upgrade_by_helm_and_back(stage):
     world.await_replaced("c-worker-1", pods["c-worker-1"])
     kubelet.run("c-worker-1")
     world.await_condition("c", "Ready", status="True")
+    eventually(lambda: world.chief_knows_the_pods("c"), what="the chief is told of the new pod")
+    stage.quiet()
     pods = uids_of(world, "c")
     stage.newer.stop()
     position = stage.quiet()

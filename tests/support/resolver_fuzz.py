@@ -378,14 +378,7 @@ KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 16,
 
 
 def run(seed: int, numbers: range) -> Counter[str]:
-    """Try inputs.
-
-    Returns:
-        How many there were of each kind.
-
-    Raises:
-        ForeignError: an error that is not of the resolver's left it; with how to repeat it.
-    """
+    """Try inputs, and give how many there were of each kind; a ForeignError tells how to repeat one."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     tried: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fork_server import ENVIRONMENT, Forked, run
+from unit.resolver_world import Kubelet, view_of
 
 from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract
@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE = 240.0
 
 
+def released(address: str) -> Path:
+    """Give the file by which a coordinator lets go of a task."""
+    return Path(contract.released_file(int(address.rpartition(":")[2])))
+
+
 class LoopbackCluster:
     """Tasks on loopback: their addresses, their mounted views, and the processes that were started.
 
-    Args:
-        folder: where views and logs are written.
-        jobs: how many tasks each job has.
-        filters: the device filters of all tasks of a job.
-        limits: the extended resources that each task of a job asks for.
-        reach: up to how many tasks of a job filters are declared; two more than there are by default.
+    ``reach`` says up to how many tasks of a job filters are declared: by default two more than there are.
     """
 
     def __init__(
@@ -50,20 +50,17 @@ class LoopbackCluster:
         self.pods: dict[str, dict[int, str]] = {}
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
-        self._written = 0
         #: The tasks that leave, by job, as the contract has them.
         self.leaving: dict[str, tuple[tuple[int, int], ...]] = {}
         self.publish(epoch=1)
 
-    def view(self, epoch: int) -> contract.View:
-        """Say what every task sees."""
-        return contract.View(
+    def publish(self, epoch: int) -> None:
+        """Have every task see the cluster as it is now."""
+        view = view_of(
+            {job: tuple(tasks) for job, tasks in self.addresses.items()},
             name="loopback",
             namespace="tests",
-            uid="0",
             epoch=epoch,
-            rpc_layer="grpc",
-            jobs={job: tuple(tasks) for job, tasks in self.addresses.items()},
             device_filters={
                 job: (contract.FilterRange(0, self.reach[job], texts),) for job, texts in self.filters.items()
             },
@@ -71,19 +68,7 @@ class LoopbackCluster:
             accelerators={job: contract.JobAccelerators(limits=counts) for job, counts in self.limits.items()},
             leaving=self.leaving,
         )
-
-    def publish(self, epoch: int) -> None:
-        """Write the view as the kubelet does: a new folder, then the swap of ``..data``."""
-        self._written += 1
-        new = self.folder / f"..view-{self._written}"
-        new.mkdir(parents=True)
-        (new / contract.VIEW_FILE).write_text(contract.dump(self.view(epoch)), encoding="utf-8")
-        link = self.folder / "..data_tmp"
-        link.symlink_to(new.name)
-        before = (self.folder / "..data").resolve() if (self.folder / "..data").is_symlink() else None
-        link.replace(self.folder / "..data")
-        if before is not None:
-            shutil.rmtree(before)
+        Kubelet(self.folder).write(view)
 
     def add_task(self, job: str) -> int:
         """Declare one more task of a job, and give its index; it is not published yet."""
@@ -91,7 +76,6 @@ class LoopbackCluster:
         return len(self.addresses[job]) - 1
 
     def environment(self, job: str, index: int) -> dict[str, str]:
-        """Give the environment of a task's container."""
         return {
             **os.environ,
             **ENVIRONMENT,
@@ -118,15 +102,15 @@ class LoopbackCluster:
         self._started.append(process)
         return process
 
-    def serve(self, job: str, index: int) -> subprocess.Popen[str]:
-        """Start a task server without waiting for it."""
-        return self.start(job, index, "-m", "tfcluster_resolver", "serve")
+    def serve(self, *tasks: tuple[str, int]) -> list[subprocess.Popen[str]]:
+        """Start the servers of some tasks, and wait until each says that it serves."""
+        servers = [self.start(job, index, "-m", "tfcluster_resolver", "serve") for job, index in tasks]
+        for (job, index), server in zip(tasks, servers, strict=True):
+            self.await_line(server, f"serving /job:{job}/task:{index} of tests/loopback")
+        return servers
 
     def serve_all(self, *jobs: str) -> None:
-        """Start every task server of some jobs and wait until each says that it serves."""
-        servers = [self.serve(job, index) for job in jobs for index in range(len(self.addresses[job]))]
-        for server in servers:
-            self.await_line(server, "serving")
+        self.serve(*((job, index) for job in jobs for index in range(len(self.addresses[job]))))
 
     def await_line(self, process: subprocess.Popen[str], words: str) -> str:
         """Read a process's output up to the line with some words."""
@@ -140,14 +124,16 @@ class LoopbackCluster:
         return run([*words], env=self.environment(job, index), timeout=DEADLINE, fresh=fresh)
 
     def program(self, text: str, job: str = "chief", index: int = 0, *, fresh: bool = False) -> str:
-        """Run a program in a task, and give what it prints."""
         done = self.run(job, index, "-c", text, fresh=fresh)
         assert done.returncode == 0, done.stderr[-6000:] + self.logs()
         return done.stdout
 
     def process(self, job: str, index: int) -> subprocess.Popen[str]:
-        """Give the process of a task that was started."""
         return self._processes[job, index]
+
+    def kill(self, job: str, index: int) -> None:
+        self._processes[job, index].kill()
+        self._processes[job, index].wait()
 
     def keep(self, sizes: Mapping[str, int]) -> None:
         """End the processes of tasks beyond some sizes, and of those that another process took the place of."""
@@ -162,7 +148,6 @@ class LoopbackCluster:
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))
 
     def end(self) -> None:
-        """End every process."""
         for process in self._started:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)

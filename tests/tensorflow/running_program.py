@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from fork_server import Forked
@@ -85,6 +84,11 @@ def sizes(change):
     parts = (change.added, change.removed, change.replaced)
     return [[f"/job:{task.job}/task:{task.index}" for task in part] for part in parts]
 
+def resized():
+    "Resize, and say what came, what went, what was replaced, and why anything else was not followed."
+    change = resize(coordinator, resolver, timeout=60)
+    return [*sizes(change), [str(one) for one in change.refused]]
+
 def worker_threads():
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("WorkerClosure"))
 
@@ -110,11 +114,7 @@ for line in sys.stdin:
 
 
 class RunningProgram:
-    """The chief of a cluster, a process of its own that lives as long as the tests of a module.
-
-    Args:
-        cluster: the cluster; its ps and workers serve.
-    """
+    """The chief of a cluster that serves, a process of its own that lives as long as the tests of a module."""
 
     def __init__(self, cluster: LoopbackCluster) -> None:
         self.cluster = cluster
@@ -179,10 +179,13 @@ class RunningProgram:
 
     def serve(self, job: str, count: int) -> list[int]:
         """Start some more tasks without publishing them; gives their processes."""
-        servers = [self.cluster.serve(job, self.cluster.add_task(job)) for _ in range(count)]
-        for server in servers:
-            self.cluster.await_line(server, "serving")
-        return [server.pid for server in servers]
+        tasks = [(job, self.cluster.add_task(job)) for _ in range(count)]
+        return [server.pid for server in self.cluster.serve(*tasks)]
+
+    def serve_again(self, index: int) -> None:
+        """Start the server of a worker that is published, and wait until it takes closures."""
+        (server,) = self.cluster.serve(("worker", index))
+        self.do(f"takes({server.pid})")
 
     def grow(self, job: str = "worker") -> int:
         """Start one more task and publish it; gives its process."""
@@ -208,11 +211,9 @@ class RunningProgram:
         self.cluster.keep(sizes)
 
     def pid(self, job: str, index: int) -> int:
-        """Give the process of a task."""
         return self.cluster.process(job, index).pid
 
     def log(self) -> str:
-        """Give the end of what the program said."""
         return self._log.read_text()[-20_000:]
 
     def leave(self) -> int:
@@ -222,7 +223,6 @@ class RunningProgram:
         return self._process.wait(DEADLINE)
 
     def is_alive(self) -> bool:
-        """Report whether the program runs."""
         return self._process.poll() is None
 
     def end(self) -> None:
@@ -230,9 +230,3 @@ class RunningProgram:
         self._process.kill()
         self._process.wait()
         self.cluster.end()
-
-
-def written(path: Path) -> Path:
-    """Make a file, which closures may wait for."""
-    path.write_text("")
-    return path

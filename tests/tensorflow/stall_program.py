@@ -1,6 +1,6 @@
 """A program whose worker's machine vanishes without a word; run in network and mount namespaces of its own.
 
-Its arguments are a folder, and "follow" or "alone".  It prints, as JSON, how many closures the other workers did
+Its argument is a folder.  It prints, as JSON, how many closures the other workers did
 meanwhile, the longest time in which none of them did any, and how long the new machine's worker took to do some after
 it listened: null where it did none within a minute.
 """
@@ -33,7 +33,7 @@ def name_to(ip: str) -> None:
     Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n{ip} worker1.lab\n")
 
 
-def main(folder: Path, *, following: bool) -> dict[str, Any]:
+def main(folder: Path) -> dict[str, Any]:
     """Lose a machine while closures run, and bring another one in its place."""
     name_to(OLD)
     cluster = LoopbackCluster(folder, {"chief": 1, "worker": 3, "ps": 1})
@@ -43,7 +43,7 @@ def main(folder: Path, *, following: bool) -> dict[str, Any]:
     cluster.serve_all("worker", "ps")
     os.environ.update(cluster.environment("chief", 0))
     try:
-        return lose(cluster, following=following)
+        return lose(cluster)
     finally:
         cluster.end()
 
@@ -104,27 +104,22 @@ def _is_done(value: Any) -> bool:
     return bool(value._status_available_event.is_set())
 
 
-def lose(cluster: LoopbackCluster, *, following: bool) -> dict[str, Any]:
-    """Run the program itself."""
+def lose(cluster: LoopbackCluster) -> dict[str, Any]:
     from tfcluster_resolver import follow
 
     program = Program()
-    follower = follow(program.coordinator, program.resolver) if following else None
-    if follower is not None:
-        follower.wait_for_epoch(1)
-    old = cluster.process("worker", 1)
+    follower = follow(program.coordinator, program.resolver)
+    follower.wait_for_epoch(1)
     while len(program.done()) < 50:
         time.sleep(0.05)
 
     for direction in ("-d", "-s"):
         subprocess.run(["iptables", "-A", "INPUT", direction, OLD, "-p", "tcp", "-j", "DROP"], check=True)
     lost = time.time()
-    old.kill()
-    old.wait()
+    cluster.kill("worker", 1)
     cluster.pods["worker"][1] = "d"
     cluster.publish(1)
-    new = cluster.serve("worker", 1)
-    cluster.await_line(new, "serving")
+    (new,) = cluster.serve(("worker", 1))
     name_to(NEW)
     listens = time.time()
     took = None
@@ -137,13 +132,9 @@ def lose(cluster: LoopbackCluster, *, following: bool) -> dict[str, Any]:
     seen = {"others": len(others), "gap": gap, "until": None if took is None else max(0.0, took - listens)}
     if took is not None:
         seen["lost"] = program.end()
-    if follower is not None:
-        follower.close()
+    follower.close()
     return seen
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), following=sys.argv[2] == "follow")) + "\n")
-    sys.stdout.flush()
-    if sys.argv[2] != "follow":
-        os._exit(0)  # TensorFlow would wait for the lost machine
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]))) + "\n")

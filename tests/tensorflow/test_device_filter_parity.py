@@ -49,7 +49,6 @@ NUMBERED = {"/replica:", "/task:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"}
 
 
 def generated_filter(choose: random.Random) -> str:
-    """Make a filter that TensorFlow can read, of devices that may be there."""
     text = ""
     for _ in range(choose.randint(1, 4)):
         part = choose.choice(PARTS[:4] * 2 + PARTS[4:])
@@ -89,7 +88,6 @@ def asked() -> dict[str, list]:
 
 @pytest.fixture(scope="module")
 def told(asked) -> dict[str, object]:
-    """What a real runtime answers."""
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "resolver")}
     done = run([str(PROGRAM)], input=json.dumps(asked), env=environment, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr[-6000:]
@@ -120,7 +118,6 @@ def test_filters_show_what_the_runtime_shows(asked, told):
 
 
 def test_filters_that_the_runtime_refuses_are_refused(told):
-    """The runtime refuses these filters when it connects; ours refuses each when it is set, and tells where."""
     assert told["refused"] == {
         # The message ends where a text of C ends.
         text: "Invalid filter: " + text.partition("\0")[0]
@@ -168,32 +165,33 @@ def spelled(name: device_names.DeviceName) -> str:
 
 @pytest.fixture
 def theirs():
-    """TensorFlow's own filters."""
     import tensorflow as tf
 
     return tf.config.experimental.ClusterDeviceFilters()
 
 
 def told_to_runtime(filters) -> dict[str, dict[int, list[str]]]:
-    """Give what a runtime is told of TensorFlow's own filters."""
     message = filters._as_cluster_device_filters()
     return {job.name: {index: list(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
 
 
-def test_text_is_taken_apart_by_tensorflow_and_refused_by_us(theirs):
-    """A plain text becomes one filter a character, of which "/" shows everything."""
-    theirs.set_device_filters("w", 0, "/job")
-    assert told_to_runtime(theirs) == {"w": {0: ["/", "j", "o", "b"]}}
-    with pytest.raises(TypeError, match="list of texts, not str"):
-        ClusterDeviceFilters().set_device_filters("w", 0, "/job")
-
-
-def test_iterator_is_swallowed_by_tensorflow_and_refused_by_us(theirs):
-    """An iterator leaves the task without filters: it sees everything."""
-    theirs.set_device_filters("w", 0, iter(["/job:ps"]))
-    assert told_to_runtime(theirs) == {"w": {}}
-    with pytest.raises(TypeError, match="list of texts, not list_iterator"):
-        ClusterDeviceFilters().set_device_filters("w", 0, iter(["/job:ps"]))
+@pytest.mark.parametrize(
+    ("texts", "told", "error", "words"),
+    [
+        ("/job", {0: ["/", "j", "o", "b"]}, TypeError, "list of texts, not str"),
+        (iter(["/job:ps"]), {}, TypeError, "list of texts, not list_iterator"),
+        ({"/job:ps"}, {0: ["/job:ps"]}, TypeError, "list of texts, not set"),
+        ({"/job:ps": 1}, {0: ["/job:ps"]}, TypeError, "list of texts, not dict"),
+        (UNREADABLE, {0: UNREADABLE}, DeviceFilterError, "position 0"),
+    ],
+    ids=["text", "iterator", "set", "dict", "unreadable"],
+)
+def test_what_is_no_list_of_filters_is_taken_by_tensorflow_and_refused_by_us(theirs, texts, told, error, words):
+    """A text becomes one filter a character, of which "/" shows everything, as does an iterator, which leaves none."""
+    with pytest.raises(error, match=words):
+        ClusterDeviceFilters().set_device_filters("w", 0, texts)
+    theirs.set_device_filters("w", 0, texts)
+    assert told_to_runtime(theirs) == {"w": told}
 
 
 def test_bytes_fail_without_a_word_in_tensorflow(theirs):
@@ -203,22 +201,6 @@ def test_bytes_fail_without_a_word_in_tensorflow(theirs):
     assert str(silent.value) == ""
     with pytest.raises(TypeError, match="must be text, not bytes"):
         ClusterDeviceFilters().set_device_filters("w", 0, [b"/job:ps"])
-
-
-def test_sets_are_taken_by_tensorflow_and_refused_by_us(theirs):
-    """A set, whose order is nobody's, and a dict are taken by TensorFlow; ours wants a sequence."""
-    theirs.set_device_filters("w", 0, {"/job:ps"})
-    assert told_to_runtime(theirs) == {"w": {0: ["/job:ps"]}}
-    for texts in ({"/job:ps"}, {"/job:ps": 1}):
-        with pytest.raises(TypeError, match="list of texts"):
-            ClusterDeviceFilters().set_device_filters("w", 0, texts)
-
-
-def test_unreadable_filter_is_taken_by_tensorflow_and_refused_by_us(theirs):
-    theirs.set_device_filters("w", 0, UNREADABLE)
-    assert told_to_runtime(theirs) == {"w": {0: UNREADABLE}}
-    with pytest.raises(DeviceFilterError, match="position 0"):
-        ClusterDeviceFilters().set_device_filters("w", 0, UNREADABLE)
 
 
 def test_wrapped_number_is_another_task_to_the_runtime_and_refused_by_us(asked, told):

@@ -13,7 +13,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from fork_server import run
@@ -34,7 +33,6 @@ END = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 
 def those(language: str, place: str) -> list[Snippet]:
-    """Give the snippets in a language that run at a place."""
     return [one for one in ALL if (one.language, one.place) == (language, place)]
 
 
@@ -77,12 +75,10 @@ def guided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster
 
 
 def check(snippet: Snippet, printed: list[str]) -> None:
-    """Assert that a snippet printed what it says."""
     assert agrees(printed, snippet.printed()), f"{snippet} printed\n" + "\n".join(printed)
 
 
 def test_snippets_that_only_read(guided):
-    """What needs no connection runs beside a serving task, one snippet after the other."""
     readers = those("python", "")
 
     done = guided.run("chief", 0, "-c", RUN_EACH, json.dumps([one.text for one in readers]))
@@ -141,17 +137,3 @@ def test_command_of_the_guide(guided, snippet):
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert agrees(done.stdout.splitlines(), told), f"{snippet}: {command}\n{done.stdout}"
-
-
-def test_links_of_the_guide_lead_somewhere():
-    text = GUIDE.read_text(encoding="utf-8")
-
-    def anchors(path: Path) -> set[str]:
-        headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        file, _, heading = target.partition("#")
-        path = GUIDE.parent / file if file else GUIDE
-        assert path.is_file(), target
-        assert not heading or heading in anchors(path), target

@@ -9,9 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from running_program import RunningProgram, written
-
-from tfcluster_resolver import contract
+from loopback_cluster import released
+from running_program import RunningProgram
 
 
 def test_worker_comes_while_closures_run(program: RunningProgram, tmp_path: Path):
@@ -26,16 +25,16 @@ def test_worker_comes_while_closures_run(program: RunningProgram, tmp_path: Path
         f"""
 busy = [coordinator.schedule(until, args=("{tmp_path}/go",)) for _ in range(2)]
 values = schedule(50)
-change = resize(coordinator, resolver, timeout=60)
+change = resized()
 where = collections.Counter(int(value.fetch()[0]) for value in values)
 open("{tmp_path}/go", "w").close()
 coordinator.join()
-result = [sizes(change), where, tell(values), tell(schedule(60))]
+result = [change, where, tell(values), tell(schedule(60))]
 """
     )
 
     sizes, where, during, after = told
-    assert sizes == [["/job:worker/task:2"], [], []]
+    assert sizes == [["/job:worker/task:2"], [], [], []]
     assert where == {str(third): 50}
     assert during["gain"] == 52
     assert during["firsts"] == {str(third): 0}
@@ -86,22 +85,19 @@ def test_worker_goes_while_closures_run(program: RunningProgram, third: int):
     told = program.do(
         """
 values = schedule(300)
-change = resize(coordinator, resolver, timeout=60)
-result = [sizes(change), tell(values), worker_threads(), tell(schedule(60))]
+result = [resized(), tell(values), worker_threads(), tell(schedule(60))]
 """
     )
 
     sizes, during, threads, after = told
-    assert sizes == [[], ["/job:worker/task:2"], []]
+    assert sizes == [[], ["/job:worker/task:2"], [], []]
     assert during["gain"] == 300
     assert sum(during["where"].values()) == 300
     assert threads == ["WorkerClosureProcessingLoop-0", "WorkerClosureProcessingLoop-1"]
     assert str(third) not in after["where"]
     assert after["traces"] == 1
     assert after["gaps"] == []
-    released = Path(contract.released_file(int(address.rpartition(":")[2])))
-    assert released.exists()
-    released.unlink()
+    released(address).unlink()
 
 
 def test_worker_that_stays_busy_stays(program: RunningProgram, third: int, tmp_path: Path):
@@ -120,41 +116,36 @@ except errors.TasksBusyError as error:
 
     assert "did not finish their closures. Nothing was changed" in refused[0]
     assert len(refused[1]) == 3
-    written(tmp_path / "go")
+    (tmp_path / "go").touch()
     told = program.do(f"coordinator.join()\nresult = [tell([])['gain'], takes({third})]")
     assert told[0] == 3
     assert told[1]["gaps"] == []
     assert told[1]["firsts"][str(third)] > 0  # its iterator went on
-    assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:2"]
-    Path(contract.released_file(int(address.rpartition(":")[2]))).unlink()
+    assert program.do("result = resized()")[1] == ["/job:worker/task:2"]
+    released(address).unlink()
 
 
-def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, third: int):
-    """TensorFlow says goodbye to a worker that goes; where it hangs, all others would wait for it."""
+@pytest.mark.parametrize("count", [0, 90])
+def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, third: int, count: int):
+    """Whether it has a closure or none: TensorFlow would say goodbye to it, and all others would wait for it."""
     program.do("result = tell(schedule(30))")
     os.kill(third, signal.SIGSTOP)
+    os.waitid(os.P_PID, third, os.WSTOPPED)  # until then it may still do a closure
     program.shrink()
 
-    told = program.do(
-        "values = schedule(90)\nresult = [sizes(resize(coordinator, resolver, timeout=60)), tell(values)]"
+    sizes, told, threads = program.do(
+        f"""
+values = schedule({count})
+result = [resized(), tell([*values, *schedule(30)]), worker_threads()]
+"""
     )
 
-    assert told[0] == [[], ["/job:worker/task:2"], []]
-    assert told[1]["gain"] == 90
-
-
-def test_worker_that_hangs_without_a_closure_goes(program: RunningProgram, third: int):
-    """A worker that hangs while it has nothing to do is told that it may go; the program does not wait for it."""
-    program.do("result = tell(schedule(30))")
-    os.kill(third, signal.SIGSTOP)
-    program.shrink()
-    told = program.do("result = [sizes(resize(coordinator, resolver, timeout=60)), tell(schedule(30))]")
-    assert told[0] == [[], ["/job:worker/task:2"], []]
-    assert told[1]["gain"] == 30
+    assert sizes == [[], ["/job:worker/task:2"], [], []]
+    assert told["gain"] == sum(told["where"].values()) == count + 30
+    assert len(threads) == 2
 
 
 def test_worker_at_another_address_takes_over(program: RunningProgram, third: int):
-    """A worker whose address changed is the process that listens there; the old one is left alone."""
     program.do("result = tell(schedule(60))")
     cluster = program.cluster
     cluster.addresses["worker"].pop()
@@ -163,13 +154,12 @@ def test_worker_at_another_address_takes_over(program: RunningProgram, third: in
     told = program.do(
         """
 values = schedule(300)
-change = resize(coordinator, resolver, timeout=60)
-result = [sizes(change), tell(values), takes(REPLACED)]
+result = [resized(), tell(values), takes(REPLACED)]
 """.replace("REPLACED", str(replaced))
     )
 
     sizes, during, after = told
-    assert sizes == [[], [], ["/job:worker/task:2"]]
+    assert sizes == [[], [], ["/job:worker/task:2"], []]
     assert during["gain"] == 300
     assert str(third) not in after["where"]
     assert after["traces"] == 1
@@ -180,18 +170,12 @@ def test_killed_worker_takes_closures_again(program: RunningProgram):
     """A worker that is killed loses no closure, and takes some again once it is back, before another one is."""
     cluster = program.cluster
     for index in (1, 2):
-        cluster.process("worker", index).kill()
-        cluster.process("worker", index).wait()
+        cluster.kill("worker", index)
     told = program.do("values = schedule(100)\nresult = tell(values)")
     assert sum(told["where"].values()) == 100
 
-    back = cluster.serve("worker", 1)
-    cluster.await_line(back, "serving")
-
-    program.do(f"takes({back.pid})")
-    again = cluster.serve("worker", 2)
-    cluster.await_line(again, "serving")
-    program.do(f"takes({again.pid})")
+    program.serve_again(1)
+    program.serve_again(2)
 
 
 def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
@@ -200,7 +184,7 @@ def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
     told = program.do(
         """
 before = total.device
-change = resize(coordinator, resolver, timeout=60)
+change = resized()
 with strategy.scope():
     new = [tf.Variable(1.0, name=f"new{at}") for at in range(2)]
 @tf.function
@@ -210,7 +194,7 @@ def both():
     return process_id()
 values = [coordinator.schedule(both) for _ in range(4)]
 coordinator.join()
-result = [sizes(change)[0], before == total.device, sorted(one.device for one in new)]
+result = [change[0], before == total.device, sorted(one.device for one in new)]
 """
     )
     assert told[0] == ["/job:ps/task:1"]
@@ -221,16 +205,11 @@ result = [sizes(change)[0], before == total.device, sorted(one.device for one in
     ]
 
     program.shrink("ps")
-    refused = program.do(
-        "change = resize(coordinator, resolver, timeout=60)\n"
-        "result = [sizes(change), [str(one) for one in change.refused]]"
-    )
-    assert refused[0] == [[], [], []]
-    assert "/job:ps/task:1" in refused[1][0]
-    assert "it holds variable new" in refused[1][0]
-
-    gone = program.do("del new, both, values\nresult = sizes(resize(coordinator, resolver, timeout=60))")
-    assert gone == [[], ["/job:ps/task:1"], []]
+    *changed, refused = program.do("result = resized()")
+    assert changed == [[], [], []]
+    assert "/job:ps/task:1" in refused[0]
+    assert "it holds variable new" in refused[0]
+    assert program.do("del new, both, values\nresult = resized()") == [[], ["/job:ps/task:1"], [], []]
 
 
 @pytest.mark.usefixtures("third")
@@ -256,19 +235,15 @@ except tf.errors.InvalidArgumentError as error:
 def test_task_beyond_the_filters_is_refused(program: RunningProgram):
     """A task for which TensorFlow was given no device filters does not come; those below it do."""
     cluster = program.cluster
-    cluster.await_line(cluster.serve("ps", cluster.add_task("ps")), "serving")
+    cluster.serve(("ps", cluster.add_task("ps")))
     cluster.add_task("ps")  # the filters were declared up to the second
     program.publish()
 
-    told = program.do(
-        "change = resize(coordinator, resolver, timeout=60)\n"
-        "result = [sizes(change), [str(one) for one in change.refused]]"
-    )
+    *changed, (refused,) = program.do("result = resized()")
 
-    assert told[0] == [["/job:ps/task:1"], [], []]
-    assert len(told[1]) == 1
-    assert "/job:ps/task:2" in told[1][0]
-    assert "has no device filters" in told[1][0]
+    assert changed == [["/job:ps/task:1"], [], []]
+    assert "/job:ps/task:2" in refused
+    assert "has no device filters" in refused
 
 
 def test_two_resizes_at_once_are_both_right(program: RunningProgram, third: int):
@@ -309,13 +284,13 @@ def test_closure_that_fails_meanwhile_fails_as_ever(program: RunningProgram):
 def wrong():
     tf.debugging.assert_less(process_id(), 0, message="wrong on purpose")
 values = schedule(50) + [coordinator.schedule(wrong)]
-change = resize(coordinator, resolver, timeout=60)
+change = resized()
 try:
     coordinator.join()
 except tf.errors.InvalidArgumentError as error:
     raised = error.message
 tell([])
-result = [sizes(change)[0], raised, tell(schedule(90))]
+result = [change[0], raised, tell(schedule(90))]
 """
     )
     program.do(f"takes({third})")
@@ -326,12 +301,7 @@ result = [sizes(change)[0], raised, tell(schedule(90))]
 
 
 class Half(threading.Thread):
-    """A task that hangs in the middle: it greets as a gRPC server does, and says nothing more.
-
-    Args:
-        address: where it listens.
-        connects: whether it greets TensorFlow, too, which is the last one that it greets.
-    """
+    """A task that hangs in the middle: it greets as gRPC does, TensorFlow last or not at all, and says no more."""
 
     def __init__(self, address: str, *, connects: bool) -> None:
         super().__init__(daemon=True)
@@ -374,9 +344,7 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
 
     assert told["gain"] == 60
     half.die()
-    server = cluster.serve("worker", index)
-    cluster.await_line(server, "serving")
-    program.do(f"takes({server.pid})")
+    program.serve_again(index)
 
 
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
@@ -405,8 +373,7 @@ for limit in (3, 12, 48):  # on a busy machine TensorFlow is not asked within a 
     assert "call resize() again to wait for it" in told[0]
     assert told[1] == 60
     half.die()
-    server = cluster.serve("worker", index)
-    cluster.await_line(server, "serving")
+    (server,) = cluster.serve(("worker", index))
     made = program.do("result = sizes(resize(coordinator, resolver, timeout=120))\nassert len(worker_threads()) == 3")
     assert made == [["/job:worker/task:2"], [], []]
     program.do(f"takes({server.pid})")
@@ -455,26 +422,6 @@ except errors.TasksUnreachableError as error:
     assert told[3] == 30
 
 
-@pytest.mark.usefixtures("third")
-def test_stopped_worker_that_goes_is_not_waited_for(program: RunningProgram):
-    """A worker whose process hangs goes without finishing: another one does its closure."""
-    process = program.cluster.process("worker", 2)
-    process.send_signal(signal.SIGSTOP)
-    program.shrink()
-
-    told = program.do(
-        """
-values = schedule(60)
-change = resize(coordinator, resolver, timeout=60)
-result = [sizes(change)[1], tell(values), worker_threads()]
-"""
-    )
-
-    assert told[0] == ["/job:worker/task:2"]
-    assert sum(told[1]["where"].values()) == 60
-    assert len(told[2]) == 2
-
-
 def test_worker_with_other_gpus_is_refused(program: RunningProgram):
     """A worker with another number of GPUs than the strategy was built for does not come, and TensorFlow forgets it."""
     program.grow()
@@ -482,19 +429,20 @@ def test_worker_with_other_gpus_is_refused(program: RunningProgram):
     told = program.do(
         """
 strategy.extended._num_gpus_per_worker = 1  # as if the other workers had one; there is no other way on this machine
-change = resize(coordinator, resolver, timeout=60)
+change = resized()
 strategy.extended._num_gpus_per_worker = 0
-result = [sizes(change), [str(one) for one in change.refused], worker_threads(), tell(schedule(30))["gain"]]
+result = [change, worker_threads(), tell(schedule(30))["gain"]]
 while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_logical_devices()):
     pass
 """
     )
 
-    assert told[0] == [[], [], []]
-    assert "/job:worker/task:2" in told[1][0]
-    assert "another number of GPUs than the 1 of the strategy" in told[1][0]
-    assert len(told[2]) == 2
-    assert told[3] == 30
+    (*changed, refused), threads, gain = told
+    assert changed == [[], [], []]
+    assert "/job:worker/task:2" in refused[0]
+    assert "another number of GPUs than the 1 of the strategy" in refused[0]
+    assert len(threads) == 2
+    assert gain == 30
 
 
 def test_other_things_are_refused(program: RunningProgram):

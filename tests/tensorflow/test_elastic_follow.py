@@ -67,8 +67,7 @@ def test_listening_workers_wait_for_nobody(program: RunningProgram):
     program.do(f"while not any(value.fetch()[0] == {third} for value in values[:-20]):\n    goes_on()")
     assert program.do(f"result = [following.wait_for_epoch({epoch}, timeout=0), following.error]") == [False, None]
 
-    server = program.cluster.serve("worker", late)
-    program.cluster.await_line(server, "serving")
+    program.cluster.serve(("worker", late))
     program.do(f"following.wait_for_epoch({epoch})")
 
     scheduled, told, changed = program.do(END)
@@ -87,19 +86,14 @@ def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
     program.publish_pods()
     program.do("changes = []\nfollowing = follow(coordinator, resolver, on_change=changes.append)")
     program.do(f"following.wait_for_epoch({program.publish()})")
-    old = cluster.process("worker", 1)
-    old.send_signal(signal.SIGSTOP)
+    cluster.process("worker", 1).send_signal(signal.SIGSTOP)
     program.begin("values = schedule(60)\nresult = tell(values)")
     cluster.pods = {"worker": {0: "a", 1: "c"}}
     program.publish_pods()
 
     assert sum(program.end_of()["where"].values()) == 60
-    old.kill()
-    old.wait()
-    new = cluster.serve("worker", 1)
-    cluster.await_line(new, "serving")
-
-    program.do(f"takes({new.pid})")
+    cluster.kill("worker", 1)
+    program.serve_again(1)
     assert program.do(
         f"following.wait_for_epoch({program.publish()})\nresult = [sizes(change) for change in changes]"
     ) == [[[], [], ["/job:worker/task:1"]]]
@@ -135,12 +129,9 @@ def test_nothing_is_left_of_following(program: RunningProgram):
     cluster = program.cluster
     (third,) = program.serve("worker", 1)
     program.publish()
-    cluster.process("worker", 1).kill()
-    cluster.process("worker", 1).wait()
+    cluster.kill("worker", 1)
     assert program.do("result = tell(schedule(60))")["gain"] >= 60
-    server = cluster.serve("worker", 1)
-    cluster.await_line(server, "serving")
-    program.do(f"takes({server.pid})")
+    program.serve_again(1)
 
     # The connections are watched until the worker is back.
     threads = program.do(

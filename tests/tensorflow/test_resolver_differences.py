@@ -12,12 +12,11 @@ import tensorflow as tf
 from loopback_cluster import LoopbackCluster
 from tensorflow.python.distribute.cluster_resolver import cluster_resolver as theirs
 from tensorflow.python.eager import remote
+from unit.resolver_world import GPU, publish, view_of
 
 from tfcluster_resolver import TFClusterResolver, contract
 from tfcluster_resolver.connect.target import target_of
 from tfcluster_resolver.errors import NoSuchTaskError
-
-GPU = "nvidia.com/gpu"
 
 
 class Bare(tf.distribute.cluster_resolver.ClusterResolver):
@@ -34,16 +33,8 @@ class Bare(tf.distribute.cluster_resolver.ClusterResolver):
 @pytest.fixture
 def granted(tmp_path) -> TFClusterResolver:
     """The resolver of a process that is no task: worker 1 was granted two GPUs, worker 10 one."""
-    view = contract.View(
-        name="c",
-        namespace="n",
-        uid="u",
-        epoch=1,
-        rpc_layer="grpc",
-        jobs={"worker": {1: "a:1", 10: "b:1"}},
-        accelerators={"worker": contract.JobAccelerators(limits={GPU: 2}, tasks={10: {GPU: 1}})},
-    )
-    (tmp_path / "cluster.json").write_text(contract.dump(view), encoding="utf-8")
+    held = {"worker": contract.JobAccelerators(limits={GPU: 2}, tasks={10: {GPU: 1}})}
+    publish(tmp_path, view_of({"worker": {1: "a:1", 10: "b:1"}}, accelerators=held))
     return TFClusterResolver.from_file(tmp_path / "cluster.json")
 
 
@@ -73,18 +64,12 @@ def test_unknown_master_is_empty_in_tensorflow_and_an_error_in_ours(resolver, gr
 
 
 def test_accelerators_are_matched_by_substring_in_tensorflow_and_exactly_by_us(monkeypatch, granted):
-    """TensorFlow's task 1 has the devices of task 10 too."""
+    """TensorFlow's task 1 has the devices of task 10 too, and a job without an index those of the whole cluster."""
     names = [f"/job:worker/replica:0/task:{task}/device:GPU:{index}" for task, index in ((1, 0), (1, 1), (10, 0))]
-    devices = [tf.config.LogicalDevice(name, "GPU") for name in names]
+    devices = [tf.config.LogicalDevice(name, "GPU") for name in [*names, "/job:ps/replica:0/task:0/device:GPU:0"]]
     monkeypatch.setattr(theirs, "get_accelerator_devices", lambda *_: devices)
     assert Bare().num_accelerators("worker", 1) == Counter(GPU=3)
     assert granted.num_accelerators("worker", 1) == Counter(GPU=2)
-
-
-def test_half_a_task_is_every_task_in_tensorflow_and_refused_by_us(monkeypatch, granted):
-    """A job without an index names no task; TensorFlow then counts the devices of the whole cluster."""
-    devices = [tf.config.LogicalDevice(f"/job:ps/replica:0/task:{index}/device:GPU:0", "GPU") for index in range(4)]
-    monkeypatch.setattr(theirs, "get_accelerator_devices", lambda *_: devices)
     assert Bare().num_accelerators("worker") == Counter(GPU=4)
     with pytest.raises(NoSuchTaskError, match="give both or neither"):
         granted.num_accelerators("worker")
@@ -162,7 +147,6 @@ print(float(old), flush=True)
 
 
 def test_variable_of_another_cluster_crashes_under_tensorflow(make_cluster):
-    """After TensorFlow connected to another cluster, a variable from before ends the process with SIGSEGV."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     cluster.serve_all("worker")
     done = cluster.run("worker", 0, "-c", OLD_VARIABLE, *cluster.addresses["worker"])

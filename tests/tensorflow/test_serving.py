@@ -12,14 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from fork_server import Forked, run
-from loopback_cluster import DEADLINE, ROOT
-
-from tfcluster_resolver import contract
+from fork_server import run
+from loopback_cluster import DEADLINE, released
 
 
 def change_view(cluster, change):
-    """Have the published view hold something else."""
     path = (cluster.folder / "..data" / "cluster.json").resolve()
     view = json.loads(path.read_text())
     change(view)
@@ -30,8 +27,7 @@ def change_view(cluster, change):
 def test_signal_ends_the_server(make_cluster, number):
     """Until then its port accepts connections."""
     cluster = make_cluster(jobs={"worker": 2, "ps": 1})
-    server = cluster.serve("worker", 1)
-    cluster.await_line(server, "serving /job:worker/task:1 of tests/loopback")
+    (server,) = cluster.serve(("worker", 1))
     host, _, port = cluster.addresses["worker"][1].rpartition(":")
     socket.create_connection((host, int(port))).close()
 
@@ -46,51 +42,22 @@ def test_signal_ends_the_server_as_process_one(make_cluster):
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("making a process namespace needs root")
     cluster = make_cluster(jobs={"worker": 1})
-    server = subprocess.Popen(
-        [*unshare, sys.executable, "-c", SIGNALLED_BY_A_CHILD],
-        env=cluster.environment("worker", 0),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    output, _ = server.communicate(timeout=DEADLINE)
+    words = [*unshare, sys.executable, "-m", "tfcluster_resolver", "serve"]
+    with subprocess.Popen(words, env=cluster.environment("worker", 0), stdout=subprocess.PIPE, text=True) as server:
+        cluster.await_line(server, "serving /job:worker/task:0")
+        child = int(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text())
 
-    assert "process 1 serves" in output
-    assert server.returncode == 143
+        os.kill(child, signal.SIGTERM)
 
-
-#: Process 1 of a namespace is killed by no signal from inside that it has no handler for: just what a kubelet meets.
-SIGNALLED_BY_A_CHILD = """
-import os, socket, subprocess, sys
-assert os.getpid() == 1
-host, _, port = os.environ["TFCLUSTER_ADDRESS"].rpartition(":")
-waiting = f'''
-import os, signal, socket
-while True:
-    try:
-        socket.create_connection(("{host}", {port})).close()
-        break
-    except OSError:
-        pass
-print("process 1 serves", flush=True)
-os.kill(1, signal.SIGTERM)
-'''
-subprocess.Popen([sys.executable, "-c", waiting])
-os.execv(sys.executable, [sys.executable, "-m", "tfcluster_resolver", "serve"])
-"""
-
-
-def released(cluster, job, index):
-    """Give the file by which a coordinator lets go of a task."""
-    return Path(contract.released_file(int(cluster.addresses[job][index].rpartition(":")[2])))
+        assert server.wait(DEADLINE) == 143
 
 
 def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_cluster):
     """Not by leaving alone, and not by a word that is for the server before it: by both, and with 0."""
     cluster = make_cluster(jobs={"worker": 2})
-    word = released(cluster, "worker", 1)
+    word = released(cluster.addresses["worker"][1])
     word.write_text("")
-    server = cluster.serve("worker", 1)
-    cluster.await_line(server, "serving /job:worker/task:1")
+    (server,) = cluster.serve(("worker", 1))
     assert not word.exists()
     cluster.leaving = {"worker": ((1, 2),)}
     cluster.publish(epoch=2)
@@ -106,9 +73,8 @@ def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_clus
 def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
     """The coordinator may know first: its word counts once the view says that the task leaves; an old one goes."""
     cluster = make_cluster(jobs={"worker": 2})
-    word = released(cluster, "worker", 1)
-    server = cluster.serve("worker", 1)
-    cluster.await_line(server, "serving /job:worker/task:1")
+    word = released(cluster.addresses["worker"][1])
+    (server,) = cluster.serve(("worker", 1))
     word.write_text("")
     os.utime(word, (0, 0))
     while word.exists():
@@ -130,6 +96,8 @@ SERVE_IN_A_THREAD = """
 import signal, sys, threading
 from tfcluster_resolver import TFClusterResolver, serve
 
+# Else a signal before sigwait() would end the program, in whichever thread.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 address = sys.argv[1]
 resolver = TFClusterResolver.from_spec({"worker": ["nowhere.invalid:1", address]}, "worker", 1)
 threading.Thread(target=serve, args=(resolver,), daemon=True).start()
@@ -142,7 +110,7 @@ def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
     """``serve(resolver)`` serves the resolver's task; in a thread it leaves the signals to the program."""
     cluster = make_cluster(jobs={"worker": 1})
     address = cluster.addresses["worker"][0]
-    server = cluster.start("worker", 0, "-c", BLOCK_SIGTERM + SERVE_IN_A_THREAD, address)
+    server = cluster.start("worker", 0, "-c", SERVE_IN_A_THREAD, address)
     said = cluster.await_line(server, "serving /job:worker/task:1 of")
 
     server.send_signal(signal.SIGTERM)
@@ -152,63 +120,19 @@ def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
     assert server.returncode == 0
 
 
-#: Else a signal before sigwait() would end the program, in whichever thread.
-BLOCK_SIGTERM = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})"
-
-
 def test_tensorflow_aborts_for_the_job_that_serve_refuses(make_cluster):
-    """TensorFlow's Server ends its process with SIGABRT for a job name with a hyphen; ``serve`` says so instead."""
     cluster = make_cluster(jobs={"my-worker": 1})
     address = cluster.addresses["my-worker"][0]
     theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
-
-    aborted = cluster.run("my-worker", 0, "-c", theirs)
-    refused = cluster.run("my-worker", 0, "-m", "tfcluster_resolver", "serve")
-
-    assert aborted.returncode == -signal.SIGABRT
-    assert (refused.returncode, refused.stderr.count("\n")) == (71, 1)
-    assert "cannot serve a job named 'my-worker'" in refused.stderr
+    assert cluster.run("my-worker", 0, "-c", theirs).returncode == -signal.SIGABRT
 
 
-def test_what_keeps_a_server_from_serving_is_said(make_cluster):
-    """A taken port, and an rpc layer that TensorFlow does not have, end it with exit code 71."""
+def test_rpc_layer_that_tensorflow_does_not_have_is_refused(make_cluster):
     cluster = make_cluster(jobs={"worker": 1})
-    port = int(cluster.addresses["worker"][0].rpartition(":")[2])
-    with socket.create_server(("", port)):
-        done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "serve")
-    assert done.returncode == 71
-    assert f"port {port} is taken" in done.stderr
-
     change_view(cluster, lambda view: view.update(rpcLayer="pigeon"))
     done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "serve")
     assert done.returncode == 71
     assert "TensorFlow cannot serve /job:worker/task:0" in done.stderr
-
-
-def test_server_runs_from_the_archive(make_cluster, tmp_path):
-    sys.path.append(str(ROOT / "operator"))
-    from tfcluster_operator.resolver_sources import read_archive
-
-    archive = tmp_path / "tfcluster_resolver.zip"
-    archive.write_bytes(read_archive().content)
-    cluster = make_cluster(jobs={"worker": 1})
-    server = Forked(
-        [sys.executable, "-m", "tfcluster_resolver", "serve"],
-        env=cluster.environment("worker", 0) | {"PYTHONPATH": str(archive)},
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        cluster.await_line(server, "serving /job:worker/task:0")
-        done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "wait", "--timeout", "0")
-        server.send_signal(signal.SIGTERM)
-
-        assert (server.wait(DEADLINE), done.returncode) == (143, 0)
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
 
 
 def test_doctor_of_a_serving_task(make_cluster):
@@ -240,40 +164,31 @@ ACCEPT_TF_CONFIG = """
 from tensorflow.python.distribute import multi_worker_util
 multi_worker_util._validate_cluster_spec(resolver.cluster_spec(), *task)
 # NB: MultiWorkerMirroredStrategy counts an evaluator among its own kind.
-assert multi_worker_util.worker_count(resolver.cluster_spec(), task[0]) == {"worker": 3, "evaluator": 1}[task[0]]
+assert multi_worker_util.worker_count(resolver.cluster_spec(), task[0]) == {"worker": 5, "evaluator": 1}[task[0]]
 """
 
 
-def read_tf_config(cluster, job, index, program):
-    """Run a program with the TF_CONFIG that a command finds after ``exec``, and return what it prints."""
+@pytest.mark.parametrize(
+    ("job", "index", "seen"),
+    [("worker", 1, None), ("evaluator", 0, None), ("worker", 3, [1, 3])],
+    ids=["worker", "evaluator", "sparse"],
+)
+def test_tensorflow_reads_what_exec_writes(make_cluster, job, index, seen):
+    """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 4, "evaluator": 1})
+    change_view(cluster, lambda view: view["jobs"].pop("evaluator"))
+    tasks = {one: cluster.addresses[one] for one in {"chief", "worker", job}}
+    if seen is not None:
+        workers = {str(one): cluster.addresses["worker"][one] for one in seen}
+        change_view(cluster, lambda view: view["jobs"].update(worker={"1": workers["1"]}))
+        tasks["worker"] = workers
     show = [sys.executable, "-c", "import os; print(os.environ['TF_CONFIG'])"]
     shown = cluster.run(job, index, "-m", "tfcluster_resolver", "exec", "--", *show)
     assert shown.returncode == 0, shown.stderr
+
     environment = cluster.environment(job, index) | {"TF_CONFIG": shown.stdout.strip()}
+    program = READ_TF_CONFIG + (ACCEPT_TF_CONFIG if seen is None else "")
     done = run(["-c", program], env=environment, timeout=DEADLINE)
+
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("job", ["worker", "evaluator"])
-def test_tensorflow_reads_what_exec_writes(make_cluster, job):
-    """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
-    cluster = make_cluster(jobs={"chief": 1, "worker": 2, "evaluator": 1})
-    change_view(cluster, lambda view: view["jobs"].pop("evaluator"))
-    index = 1 if job == "worker" else 0
-
-    printed = read_tf_config(cluster, job, index, READ_TF_CONFIG + ACCEPT_TF_CONFIG)
-
-    seen = {one: cluster.addresses[one] for one in {"chief", "worker", job}}
-    assert json.loads(printed) == [seen, job, index, "grpc", f"grpc://{cluster.addresses[job][index]}"]
-
-
-def test_tensorflow_reads_a_sparse_cluster_that_exec_writes(make_cluster):
-    cluster = make_cluster(jobs={"chief": 1, "worker": 4})
-    workers = cluster.addresses["worker"]
-    change_view(cluster, lambda view: view["jobs"].update(worker={"1": workers[1]}))
-
-    printed = read_tf_config(cluster, "worker", 3, READ_TF_CONFIG)
-
-    seen = {"chief": cluster.addresses["chief"], "worker": {"1": workers[1], "3": workers[3]}}
-    assert json.loads(printed) == [seen, "worker", 3, "grpc", f"grpc://{workers[3]}"]
+    assert json.loads(done.stdout) == [tasks, job, index, "grpc", f"grpc://{cluster.addresses[job][index]}"]

@@ -1,8 +1,9 @@
-"""What docs/strategies.md says of Keras 3, DTensor, TPUs, the coordination service and TensorFlow's variables."""
+"""What docs/strategies.md says of Keras, DTensor, TPUs, the data service and TensorFlow's variables."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -113,6 +114,77 @@ def test_keras_3_does_not_fit_on_equal_workers(make_cluster):
     assert all(one["fit"].startswith("ValueError") for one in told)
 
 
+#: Fits five epochs; before the second and the fourth it waits for a new epoch of the view, and has it taken over.
+FIT = """
+import json, os, sys
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+sys.path.append(sys.argv[1])
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster, resize
+resolver = TFClusterResolver()
+cluster = resolver.snapshot()
+connect_to_cluster(cluster, timeout=120)
+strategy = tf.distribute.ParameterServerStrategy(cluster)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+def batches(context):
+    x = np.random.default_rng(0).random((256, 8), np.float32)
+    return tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).repeat().batch(16)
+
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.legacy.Adam(0.01), "mse")
+news = resolver.snapshot().watch()
+
+class Resize(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch in (1, 3):
+            print("resizing", flush=True)
+            next(news)
+            change = resize(coordinator, resolver)
+            self.change = [len(change.added), len(change.removed)]
+
+    def on_epoch_end(self, epoch, logs=None):
+        traces = model.train_tf_function.experimental_get_tracing_count()
+        print(json.dumps([logs["loss"], getattr(self, "change", None), traces]), flush=True)
+
+creator = keras.utils.experimental.DatasetCreator(batches)
+model.fit(creator, epochs=5, steps_per_epoch=100, verbose=0, callbacks=[Resize()])
+print(json.dumps([int(model.optimizer.iterations.numpy()), model.evaluate(creator, steps=5, verbose=0)]), flush=True)
+os._exit(0)
+"""
+
+
+def test_keras_2_fits_on_while_workers_come_and_go(make_cluster):
+    """Two workers become three and two again between epochs: every step counts once, nothing is traced again."""
+    keras = os.environ.get("TFCLUSTER_TF_KERAS")
+    assert keras, "TFCLUSTER_TF_KERAS is not as `make tensorflow-tests` sets it"
+    cluster: LoopbackCluster = make_cluster(
+        jobs={"chief": 1, "worker": 2, "ps": 1},
+        filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
+    )
+    cluster.serve_all("worker", "ps")
+    chief = cluster.start("chief", 0, "-c", FIT, keras, fresh=True)  # it chooses Keras before TensorFlow
+    cluster.await_line(chief, "resizing")
+    third = cluster.add_task("worker")
+    cluster.publish(epoch=2)
+    cluster.serve(("worker", third))
+    epochs = [json.loads(cluster.await_line(chief, "[")) for _ in range(2)]
+    cluster.await_line(chief, "resizing")
+    cluster.addresses["worker"].pop()
+    cluster.publish(epoch=3)
+    epochs += [json.loads(cluster.await_line(chief, "[")) for _ in range(2)]
+
+    steps, loss = json.loads(cluster.await_line(chief, "["))
+
+    assert [change for _, change, _ in epochs] == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    assert len({traces for *_, traces in epochs}) == 1
+    assert steps == 500
+    assert loss < epochs[0][0] / 2
+
+
 DTENSOR = """
 from tensorflow.experimental import dtensor
 dtensor.initialize_accelerator_system("CPU")
@@ -146,3 +218,67 @@ def test_every_variable_of_the_strategy_is_documented():
     sources = [folder / "parameter_server_strategy_v2.py", folder / "coordinator" / "cluster_coordinator.py"]
     read = {name for source in sources for name in re.findall(r'"(TF_(?:PSS?|COORDINATOR)_\w+)"', source.read_text())}
     assert read == set(re.findall(r"^\| `(TF_\w+)` \|", PAGE, re.MULTILINE))
+
+
+# tf.data service: who prepares the data, and that data workers may come while it runs.
+
+SERVE = str(ROOT / "examples" / "serve_data.py")
+#: Serves data in a folder of its own, which holds the task's name: what a batch reads there tells who made the batch.
+SERVE_NAMED = """
+import os, runpy, sys
+os.chdir(sys.argv[1])
+runpy.run_path(sys.argv[2], run_name="__main__")
+"""
+#: Takes data for ever, and says each new name of a data worker that made some.
+TAKE = """
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver
+service = tf.data.experimental.service
+dispatcher = TFClusterResolver().snapshot().cluster_spec().task_address("dispatcher", 0)
+names = tf.data.Dataset.range(1).repeat().map(lambda _: tf.io.read_file("name"))
+names = names.apply(service.distribute(processing_mode=service.ShardingPolicy.OFF, service=f"grpc://{dispatcher}"))
+known = set()
+for name in names:
+    if name.numpy() not in known:
+        known.add(name.numpy())
+        print("made by", name.numpy().decode(), flush=True)
+"""
+
+
+def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
+    """Start a server of the data service in a folder of its own."""
+    place = folder / f"{job}-{index}"
+    place.mkdir()
+    (place / "name").write_text(f"{job}-{index}")
+    cluster.await_line(cluster.start(job, index, "-c", SERVE_NAMED, str(place), SERVE), "serving data as")
+
+
+def test_data_are_made_by_the_data_workers_also_by_one_that_comes_later(make_cluster, tmp_path):
+    """The chief finds the dispatcher in the view, and takes data of both data workers, and of a third that is added."""
+    cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "dispatcher": 1, "dataworker": 2})
+    serve(cluster, tmp_path, "dispatcher", 0)
+    for index in (0, 1):
+        serve(cluster, tmp_path, "dataworker", index)
+    chief = cluster.start("chief", 0, "-c", TAKE)
+    first = {cluster.await_line(chief, "made by").split()[-1] for _ in range(2)}
+
+    third = cluster.add_task("dataworker")
+    cluster.publish(epoch=2)
+    serve(cluster, tmp_path, "dataworker", third)
+
+    assert first == {"dataworker-0", "dataworker-1"}
+    assert cluster.await_line(chief, "made by").split()[-1] == "dataworker-2"
+
+
+def test_data_service_example_learns(make_cluster):
+    cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "dispatcher": 1, "dataworker": 1})
+    for job in ("dispatcher", "dataworker"):
+        cluster.await_line(cluster.start(job, 0, SERVE), "serving data as")
+
+    done = cluster.run("chief", 0, str(ROOT / "examples" / "train_digits_data_service.py"), "--epochs", "20")
+
+    assert done.returncode == 0, done.stderr[-6000:] + cluster.logs()
+    *_, last, end = done.stdout.splitlines()
+    assert end == "done"
+    assert last.startswith("pass 20:")
+    assert float(last.split()[-1]) > 0.85

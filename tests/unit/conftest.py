@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from unit.client_world import ClientWorld
@@ -22,3 +24,10 @@ def client_world(tmp_path) -> Iterator[ClientWorld]:
     world.start()
     yield world
     world.stop()
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[], str]]:
+    """Opens ports that accept connections, and gives their addresses."""
+    with ExitStack() as opened:
+        yield lambda: "{}:{}".format(*opened.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname())

@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,10 @@ def publish(folder: Path, view: contract.View | str) -> None:
 class Kubelet:
     """Writes a ConfigMap volume by the steps of the kubelet's atomic writer (pkg/volume/util/atomic_writer.go)."""
 
+    _stamps = itertools.count()
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._stamps = itertools.count()
 
     def write(self, view: contract.View) -> None:
         self.swap({contract.VIEW_FILE: contract.dump(view)})
@@ -95,11 +96,13 @@ def address_of(listener: socket.socket) -> str:
     return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-@contextmanager
-def listeners() -> Iterator[Callable[[], str]]:
-    """Open ports that accept connections, and give their addresses."""
-    with ExitStack() as opened:
-        yield lambda: address_of(opened.enter_context(socket.create_server(("127.0.0.1", 0))))
+def refusing_address() -> str:
+    """Give an address that refuses connections: its port is bound, and not listened on, until the process ends."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    address = address_of(held)
+    held.detach()
+    return address
 
 
 @contextmanager
@@ -133,7 +136,7 @@ def python(
     """Run a Python of its own, to its end, that finds packages in some folders."""
     return subprocess.run(
         [sys.executable, *words],
-        env={**(os.environ if environment is None else environment), "PYTHONPATH": os.pathsep.join(map(str, path))},
+        env={**environment, "PYTHONPATH": os.pathsep.join(map(str, path))},
         capture_output=True,
         text=True,
         timeout=GUARD,

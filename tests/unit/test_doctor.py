@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.waiting import GUARD
-from unit.refusing_address import refusing_address
-from unit.resolver_world import GPU, IDENTITY, SETTINGS, SOURCES, Kubelet, be_task, speaker, view_of
+from unit.resolver_world import GPU, IDENTITY, SETTINGS, SOURCES, Kubelet, be_task, refusing_address, speaker, view_of
 
 import tfcluster_resolver
 from local_kubernetes.ports import free_ports
@@ -30,7 +29,6 @@ WORKER = Task("worker", 1, "127.0.0.1:2")
 
 
 def membership(view: contract.View = VIEW, own: Task | None = WORKER) -> Membership:
-    """Make the cluster as worker 1 sees it, unless another task is given."""
     return Membership(view=view, own=own)
 
 
@@ -217,7 +215,6 @@ def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, fou
 
 
 def test_tensorflow_that_is_missing_or_does_not_fit_the_memory_is_skipped(monkeypatch):
-    """An import that could cost the training its memory is not made."""
     expect(doctor.tensorflow("/nowhere"), SKIPPED)
     monkeypatch.setattr(doctor.tensorflow_api, "is_installed", lambda: True)
     monkeypatch.setattr(doctor.tensorflow_api, "load", lambda _: pytest.fail("it was imported"))

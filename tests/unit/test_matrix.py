@@ -68,7 +68,6 @@ def test_own_filters_that_the_view_does_not_hold_are_unknown(own):
 
 
 def test_sparse_view_has_rows_for_what_it_shows():
-    """A gap in the indices ends a row, and what the view does not show is not in it."""
     view = replace(VIEW, jobs={"chief": ("c0:1",), "worker": {0: "w0:1", 3: "w3:1"}}, device_filters={})
     found = [(one.job, one.start, one.stop) for one in rows(view)]
     assert found == [("chief", 0, 1), ("worker", 0, 1), ("worker", 3, 4)]
@@ -112,7 +111,6 @@ def test_matrix_prints_text(capsys):
 
 
 def test_matrix_prints_what_it_does_not_know(in_pod, monkeypatch, capsys):
-    """A filtered task prints what its view holds, and that there may be more."""
     view = replace(VIEW, jobs={"ps": ("p0:1", "p1:1")}, device_filters={"ps": (FilterRange(0, 2, ("/job:none",)),)})
     publish(in_pod, view)
     monkeypatch.setenv(contract.ENV_JOB, "worker")

@@ -13,8 +13,6 @@ from tfcluster_operator.kube import http
 
 @dataclass
 class Listed:
-    """Something that is listed."""
-
     what: str
     refused: str = ""
     synced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -27,19 +25,9 @@ def listed(what: str, *, there: bool = True, refused: str = "") -> Listed:
     return source
 
 
-async def forever() -> None:
-    await asyncio.Event().wait()
-
-
-async def nothing() -> None:
-    return
-
-
-def ask(path: str, readiness: http.Readiness, *, part=forever) -> tuple[int, str]:
-    """Serve on a free port, and give the answer's status and text."""
-
+def ask(path: str, readiness: http.Readiness, *, seconds: float = 1e9) -> tuple[int, str]:
     async def run() -> tuple[int, str]:
-        parts = [asyncio.create_task(part(), name="engine")]
+        parts = [asyncio.create_task(asyncio.sleep(seconds), name="engine")]
         await asyncio.sleep(0)
         runner = await http.serve_probes(0, readiness, lambda: parts)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
@@ -95,4 +83,4 @@ def test_health_is_of_the_process_alone():
     """/healthz is 200 while every part runs, whatever the API server does; 503 names the part that ended."""
     unready = http.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
     assert ask("healthz", unready) == (200, "every part runs\n")
-    assert ask("healthz", unready, part=nothing) == (503, "ended: engine\n")
+    assert ask("healthz", unready, seconds=0) == (503, "ended: engine\n")

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 
 import pytest
+from support.resolver_fuzz import Index
 from unit.resolver_world import DUPLICATES, GPU, IDENTITY, be_no_task, be_task, publish, view_of
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
@@ -31,7 +32,6 @@ VIEW = view_of(
 
 @pytest.fixture(autouse=True)
 def visible(monkeypatch):
-    """Sets which accelerators the pod shows; it is not known until then."""
     monkeypatch.setattr(accelerators, "_warned", set())
     monkeypatch.setattr(accelerators, "visible_accelerators", lambda: None)
     return lambda **counts: monkeypatch.setattr(accelerators, "visible_accelerators", lambda: counts)
@@ -67,7 +67,6 @@ def test_spec_is_the_view_and_the_own_task(speak_as):
 
 
 def test_answers_are_fresh(speak_as):
-    """Spec, epoch and rpc layer follow the file; a snapshot keeps what it had."""
     resolver = speak_as("chief-0")
     frozen = resolver.snapshot()
     speak_as("chief-0", view=replace(VIEW, epoch=5, rpc_layer="grpc+loas", jobs={"chief": ("c0:2",)}))
@@ -76,19 +75,12 @@ def test_answers_are_fresh(speak_as):
     assert frozen.snapshot().cluster_spec() == frozen.cluster_spec() != resolver.cluster_spec()
 
 
-class Number:
-    """A whole number of another library, such as NumPy's."""
-
-    def __index__(self) -> int:
-        return 3
-
-
 def test_master_is_the_named_task(speak_as):
     master = speak_as("worker-1").master
     assert (master(), master(None, 11)) == ("grpc://w1:1", "grpc://w11:1")
-    workers = [master("worker", index) for index in (10, 0, Number())]
+    workers = [master("worker", index) for index in (10, 0, Index(3))]
     assert workers == ["grpc://w10:1", "grpc://w0:1", "grpc://w3:1"]
-    assert master("ps", 3) == master("ps", Number()) == "grpc://p3:1"
+    assert master("ps", 3) == master("ps", Index(3)) == "grpc://p3:1"
     assert (master("chief", 0, "http"), master("chief", 0, "")) == ("http://c0:1", "c0:1")
 
 
@@ -107,7 +99,7 @@ NO_INDICES = ("1", 3e9, 1.0, True, b"1", [], {})
         (("\ud800", 0), ArgumentValueError, "Unicode"),
     ],
 )
-def test_what_names_no_task_is_refused(speak_as, task, error, words):
+def test_job_and_index_that_name_no_task_are_refused(speak_as, task, error, words):
     """Dense or sparse, an index is any whole number of the view and nothing else, and a job is text."""
     resolver = speak_as("chief-0")
     for ask in (resolver.master, resolver.num_accelerators, resolver.membership().address_of):
@@ -144,7 +136,6 @@ def test_what_is_set_counts(speak_as):
 
 
 def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[str, int], str]:
-    """Count a task's accelerators, and give the warnings with them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         counts = resolver.num_accelerators(*task)

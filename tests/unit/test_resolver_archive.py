@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
 import importlib.util
@@ -48,7 +47,6 @@ def packed(archive) -> dict[str, bytes]:
 
 @pytest.fixture
 def delivered(tmp_path, archive) -> Path:
-    """The archive as it lies in a pod."""
     path = tmp_path / "mounted" / "tfcluster_resolver.zip"
     path.parent.mkdir()
     path.write_bytes(archive.content)
@@ -72,8 +70,6 @@ def python(*words: str, path: list[Path]) -> str:
     return done.stdout.strip()
 
 
-#: What can have a docstring.
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 WHICH = "import tfcluster_resolver as one; print(one.__version__, one.__file__)"
 
 
@@ -134,7 +130,6 @@ def test_archive_that_could_not_serve_is_refused(files, words):
 
 
 def test_config_map_is_immutable_and_has_no_owner(archive):
-    """The ConfigMap is named by content, immutable, owned by no TFCluster, and holds the bytes."""
     name = f"tfcluster-resolver-{archive.digest[:32]}"
 
     assert build("team", archive) == {
@@ -203,7 +198,6 @@ def test_copy_in_front_of_the_archive_or_the_newest_wins(delivered, tmp_path):
 
 
 def test_two_threads_import_one_whole_package(delivered, tmp_path):
-    """A thread that imports the package meanwhile waits until it is whole."""
     image = install(tmp_path / "site-packages", "9.0")
     (image / "tfcluster_resolver" / "__init__.py").write_text(IMPORTED_MEANWHILE)
     assert python("-c", IMPORTS_MEANWHILE, path=[delivered, image]) == "whole"

@@ -9,14 +9,22 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.waiting import GUARD
-from unit.refusing_address import refusing_address
-from unit.resolver_world import GPU, IDENTITY, address_of, be_no_task, be_task, listeners, publish, python, view_of
+from unit.resolver_world import (
+    GPU,
+    IDENTITY,
+    address_of,
+    be_no_task,
+    be_task,
+    publish,
+    python,
+    refusing_address,
+    view_of,
+)
 
 from local_kubernetes.ports import free_ports
 from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
@@ -41,12 +49,6 @@ def in_pod(tmp_path, monkeypatch):
     be_task(monkeypatch, "worker", 1, "w1:1", tmp_path)
     monkeypatch.setattr("tfcluster_resolver.commands.show.visible_accelerators", dict)
     return tmp_path
-
-
-@pytest.fixture
-def listening() -> Iterator[Callable[[], str]]:
-    with listeners() as listen:
-        yield listen
 
 
 def program(*words: str) -> list[str]:
@@ -214,7 +216,6 @@ def test_tf_config_shows_the_own_task(in_pod, monkeypatch):
 
 @pytest.mark.parametrize("job", ["worker", "evaluator"])
 def test_tf_config_speaks_for_the_resolvers_task(job):
-    """With a resolver, cluster, task and rpc layer are the resolver's: no file and no environment is looked at."""
     resolver = TFClusterResolver.from_spec({"worker": ["a:1", "b:2"]}, job, 0, rpc_layer="grpc+verbs")
     assert json.loads(tf_config(resolver)) == {
         "cluster": {"worker": ["a:1", "b:2"]},
@@ -238,7 +239,6 @@ def test_exec_becomes_the_program():
     [("{0}/absent", 127), ("absent", 127), ("{0}", 126), ("{0}/cluster.json", 126), ("{0}/cluster.json/within", 126)],
 )
 def test_exec_that_cannot_run_ends_as_shells_do(in_pod, path, code):
-    """A program that is not there gives 127, one that cannot be run 126, with one line that names it."""
     named = path.format(in_pod)
     done = run("exec", "--", named)
     assert done.returncode == code
@@ -273,16 +273,16 @@ def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, j
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, capsys, listening):
+def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, capsys, listen):
     """The port is looked at before TensorFlow; a program that goes on has the signal handlers that it had."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    monkeypatch.setenv(contract.ENV_ADDRESS, listening())
+    monkeypatch.setenv(contract.ENV_ADDRESS, listen())
 
     assert main(["serve"]) == 71
     assert "is taken" in capsys.readouterr().err
     assert 71 in listed_codes("serve")
     with pytest.raises(errors.PortTakenError):
-        serve(TFClusterResolver.from_spec({"worker": [listening()]}, "worker", 0))
+        serve(TFClusterResolver.from_spec({"worker": [listen()]}, "worker", 0))
     with pytest.raises(errors.TensorFlowNotFoundError):
         serve(TFClusterResolver.from_spec({"worker": [f"127.0.0.1:{free_ports(1)[0]}"]}, "worker", 0))
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
@@ -291,10 +291,10 @@ def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, 
 # wait
 
 
-def test_wait_is_for_all_others_or_the_named_jobs(in_pod, listening, capsys):
+def test_wait_is_for_all_others_or_the_named_jobs(in_pod, listen, capsys):
     """It ends with 0 when they listen, and otherwise lists who is missing, and why; the own task is not tried."""
     refusing = refusing_address()
-    jobs = {"chief": (listening(),), "ps": (listening(),), "worker": (refusing, refusing)}
+    jobs = {"chief": (listen(),), "ps": (listen(),), "worker": (refusing, refusing)}
     publish(in_pod, replace(VIEW, jobs=jobs))
 
     assert main(["wait", "--job", "chief", "--job", "ps", "--timeout", "0"]) == 0
@@ -304,16 +304,6 @@ def test_wait_is_for_all_others_or_the_named_jobs(in_pod, listening, capsys):
     assert "1 of 3 other tasks of n/c (epoch 4) did not answer within 0 s" in first
     assert [line.split(" (")[0] for line in missing] == [f"  /job:worker/task:0 at {refusing}: connection refused"]
     assert 75 in listed_codes("wait")
-
-
-@pytest.mark.usefixtures("in_pod")
-def test_wait_ends_although_a_name_is_still_looked_up():
-    """A look-up that never ends keeps ``wait`` from nothing: it ends at its time-out, with its code."""
-    stuck = "import socket, threading; socket.getaddrinfo = lambda *_, **__: threading.Event().wait()"
-    start = "from tfcluster_resolver import __main__ as main; main._program()"
-    done = python("-c", f"{stuck}; {start}", "wait", "--timeout", "0")
-    assert done.returncode == 75, done.stderr
-    assert "/job:chief/task:0 at c0:1: name does not resolve" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

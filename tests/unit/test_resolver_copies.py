@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -14,8 +13,9 @@ from simulation.actors import forge_resolver
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
 from simulation.world import World
-from unit.in_memory import InMemoryWorld, creates, groups_of, make_body, make_cluster, settled
-from unit.test_survival import live, said
+from unit.async_tests import simulated, within
+from unit.in_memory import creates, groups_of, make_body, make_cluster, settled
+from unit.test_survival import said
 
 from memory_kubernetes import Admission, Refusal
 from tfcluster_operator.declaration import naming, reasons
@@ -37,7 +37,6 @@ SOON = 10.0
 
 
 def read(**changes: Any) -> ConfigMap:
-    """Read a copy of the resolver in which some fields were changed."""
     body = build_resolver_config_map("default", ARCHIVE) | changes
     body["metadata"] = {"uid": "u", "resourceVersion": "1", **body["metadata"]}
     found = KINDS["ConfigMap"].read(msgspec.json.encode(body))
@@ -105,13 +104,6 @@ def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
 
 
 # --- the plan
-def planned(world: InMemoryWorld, holds: Holds) -> Any:
-    """Plan for a cluster that has grown to two workers, and whose pods mount the resolver."""
-    cluster = make_cluster({"worker": 2})
-    roster = call_roll(cluster, world.observe(cluster, resolver=NAME), resolver=NAME)
-    return plan(roster, world.ledger, views_of(roster).of_jobs, world.now, holds=holds)
-
-
 def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
     """What was put back twice in a row waits, and with it new pods: they would find nothing to mount."""
     world = settled(make_cluster({"worker": 1}))
@@ -121,21 +113,15 @@ def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
         holds = holds.after({}, (), [create], world.now)
     volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": NAME}}
     world.edit("Pod", "demo-worker-0", {"spec": {"volumes": [volume]}})
-    found = planned(world, holds)
+    cluster = make_cluster({"worker": 2})
+    roster = call_roll(cluster, world.observe(cluster, resolver=NAME), resolver=NAME)
+    found = plan(roster, world.ledger, views_of(roster).of_jobs, world.now, holds=holds)
     assert not any(creates(one, "ConfigMap") for one in found.actions)
     assert "create" not in groups_of(found)
     assert reasons.CONFLICTING_WRITES in {one.reason for one in found.findings}
 
 
 # --- lives
-def lives(story: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
-    """Make a test of a story in virtual time; it takes no fixture, so that the story's argument is hidden."""
-
-    def test() -> None:
-        live(story)
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 async def one_worker_runs(world: World) -> None:
@@ -144,7 +130,6 @@ async def one_worker_runs(world: World) -> None:
 
 
 def requests(world: World, verb: str) -> list[Any]:
-    """Give the operator's requests of a kind about copies of the resolver."""
     return [
         one
         for one in world.kube.requests
@@ -161,7 +146,7 @@ def copy_of(world: World) -> dict[str, Any] | None:
     return world.kube.get("configmaps", NAMESPACE, RESOLVER)
 
 
-@lives
+@within(simulated)
 async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> None:
     """One request makes it, though many passes need it at the same moment; no Event tells of another."""
     names = [CLUSTER, *(f"c{number}" for number in range(40))]
@@ -173,7 +158,7 @@ async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> Non
     assert len(told) == 1
 
 
-@lives
+@within(simulated)
 async def test_copy_that_is_right_is_used_whoever_made_it(world: World) -> None:
     found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
     del found["metadata"]["labels"]
@@ -185,9 +170,8 @@ async def test_copy_that_is_right_is_used_whoever_made_it(world: World) -> None:
     assert len(requests(world, "patch")) == 1
 
 
-@lives
+@within(simulated)
 async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World) -> None:
-    """It is labelled as ours, and cannot be ours."""
     await one_worker_runs(world)
     forge_resolver(world)
     await world.await_silence(SOON)
@@ -199,7 +183,7 @@ async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World
     assert (requests(world, "delete"), requests(world, "patch")) == ([], [])
 
 
-@lives
+@within(simulated)
 async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom(world: World) -> None:
     await one_worker_runs(world)
     made = len(requests(world, "create"))
@@ -212,7 +196,7 @@ async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom
     assert copy_of(world) is not None
 
 
-@lives
+@within(simulated)
 async def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone(world: World) -> None:
     """A finalizer keeps it for a while: no pod is made that would lose it."""
     await one_worker_runs(world)
@@ -236,7 +220,7 @@ def homeless(world: World) -> list[str]:
     return [p["metadata"]["name"] for p in world.pods() if mounts(p) and mounts(p) not in there]
 
 
-@lives
+@within(simulated)
 async def test_admission_that_changes_the_new_copy_lets_no_pod_mount_it(world: World) -> None:
     def admit(asked: Any) -> None:
         if asked.resource == "configmaps" and asked.verb == "create":
@@ -257,7 +241,7 @@ def owned_by(world: World, name: str) -> dict[str, Any]:
     return {"metadata": {"ownerReferences": [owner]}}
 
 
-@lives
+@within(simulated)
 async def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods(world: World) -> None:
     world.declare({"jobs": {"worker": job(1)}})
     world.declare({"jobs": {"worker": job(1)}, "resolver": {"delivery": "None"}}, name="d")
@@ -268,7 +252,7 @@ async def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods(w
     assert not requests(world, "delete")
 
 
-@lives
+@within(simulated)
 async def test_finalizer_that_a_user_set_on_the_copy_is_named_to_the_next_cluster(world: World) -> None:
     await one_worker_runs(world)
     keep = {"metadata": {"finalizers": ["example.com/keep"]}}
@@ -281,7 +265,7 @@ async def test_finalizer_that_a_user_set_on_the_copy_is_named_to_the_next_cluste
     assert told["reason"] != "TasksNotReady" or "finalizer" in told["message"]
 
 
-@lives
+@within(simulated)
 async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: World) -> None:
     """Deleted while it is suspended, with quotas: nothing is written until a pod is made, and then all is well."""
     world.declare({"jobs": {"worker": job(2)}})
@@ -297,7 +281,7 @@ async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: 
     assert copies(world) == [RESOLVER]
 
 
-@lives
+@within(simulated)
 async def test_delivery_off_and_on_again_and_again_ends_well(world: World) -> None:
     world.declare({"jobs": {"worker": job(3)}})
     for number in range(60):
@@ -308,45 +292,33 @@ async def test_delivery_off_and_on_again_and_again_ends_well(world: World) -> No
     assert copies(world) == [RESOLVER]
 
 
-def test_copies_that_nobody_needs_go_once_an_hour():
+@within(simulated)
+async def test_copies_that_nobody_needs_go_once_an_hour(world: World) -> None:
     archives = [ResolverArchive(f"version {number}".encode()) for number in range(4)]
     mounted, protected, *unused = (naming.resolver_name(one.digest) for one in archives)
     forged = naming.resolver_name("0" * 64)
 
-    async def story(world: World) -> None:
-        def admit(asked: Admission) -> None:
-            if asked.verb == "delete" and asked.old is not None and asked.old["metadata"]["name"] == protected:
-                raise Refusal(403, "Forbidden", "protected")
+    def admit(asked: Admission) -> None:
+        if asked.verb == "delete" and asked.old is not None and asked.old["metadata"]["name"] == protected:
+            raise Refusal(403, "Forbidden", "protected")
 
-        world.kube.admission.append(admit)
-        world.operator.archive = archives[0]
-        await world.operator.restart()
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        world.operator.archive = None
-        await world.operator.restart()
-        for one in archives[1:]:
-            world.kube.create("configmaps", NAMESPACE, build_resolver_config_map(NAMESPACE, one), user="older")
-        body = build_resolver_config_map(NAMESPACE, archives[0])
-        body["metadata"]["name"] = forged
-        world.kube.create("configmaps", NAMESPACE, body, user="somebody")
-        await world.await_silence(1800.0)
-        assert set(unused) < set(copies(world))
+    world.kube.admission.append(admit)
+    world.operator.archive = archives[0]
+    await world.operator.restart()
+    world.declare({"jobs": {"worker": job(1)}})
+    assert await world.await_quiet(ready, SOON)
+    world.operator.archive = None
+    await world.operator.restart()
+    for one in archives[1:]:
+        world.kube.create("configmaps", NAMESPACE, build_resolver_config_map(NAMESPACE, one), user="older")
+    body = build_resolver_config_map(NAMESPACE, archives[0])
+    body["metadata"]["name"] = forged
+    world.kube.create("configmaps", NAMESPACE, body, user="somebody")
+    await world.await_silence(1800.0)
+    assert set(unused) < set(copies(world))
 
-        await world.await_silence(2000.0)
-        assert set(copies(world)) == {mounted, protected, forged}
-        world.remove("tfclusters", CLUSTER)
-        await world.await_silence(3700.0)
-        assert set(copies(world)) == {protected, forged}
-
-    live(story)
-
-
-@lives
-async def test_copy_of_the_last_cluster_goes_within_the_hour(world: World) -> None:
-    await one_worker_runs(world)
+    await world.await_silence(2000.0)
+    assert set(copies(world)) == {mounted, protected, forged}
     world.remove("tfclusters", CLUSTER)
-    await world.await_silence(SOON)
-    assert copies(world) == [RESOLVER]
     await world.await_silence(3700.0)
-    assert copies(world) == []
+    assert set(copies(world)) == {protected, forged}

@@ -157,12 +157,14 @@ class Seen:
     def __init__(self, workers: list[str], epoch: int) -> None:
         self.show(workers, epoch)
         self.looks = 0
+        self.on_look: Callable[[], object] = lambda: None
 
     def show(self, workers: list[str], epoch: int) -> None:
         self._view = view_of({"worker": tuple(workers)}, uid="u1", epoch=epoch)
 
     def view(self) -> contract.View:
         self.looks += 1
+        self.on_look()
         return self._view
 
     def notice(self) -> None:
@@ -178,7 +180,6 @@ class Meeting:
         self.pool = ThreadPoolExecutor(count)
 
     def address(self, index: int) -> tuple[str, int]:
-        """Give a worker's host and port."""
         host, port = self.addresses[index].split(":")
         return host, int(port)
 
@@ -189,7 +190,6 @@ class Meeting:
         return self.pool.submit(meet, resolver, timeout=timeout)
 
     def show(self, index: int, workers: int, epoch: int) -> None:
-        """Show a worker another epoch."""
         self.seen[index].show(self.addresses[:workers], epoch)
 
     def await_looks(self, index: int) -> None:
@@ -236,7 +236,6 @@ def test_all_start_with_the_epoch_that_all_see(meeting, seen, later, epoch):
 
 
 def test_worker_that_is_scaled_away_does_not_wait(meeting):
-    """A worker that is scaled away returns at once, also while it waits."""
     there = meeting(3)
     waiting = there.start(2, 3, 1)
     there.await_looks(2)
@@ -301,31 +300,22 @@ def test_leader_names_who_did_not_come(meeting, monkeypatch):
     assert epochs(second) == [7]
 
 
-class Tried(Seen):
-    """What a task sees that tries its own port at each look."""
-
-    def __init__(self, workers: list[str], epoch: int) -> None:
-        super().__init__(workers, epoch)
-        self.open: list[bool] = []
-        host, port = workers[-1].split(":")
-        self.address = (host, int(port))
-
-    def view(self) -> contract.View:
-        with socket.socket() as one:
-            one.settimeout(GUARD)
-            self.open.append(one.connect_ex(self.address) == 0)
-        return super().view()
-
-
 def test_port_of_a_worker_that_waits_is_open_until_they_start(meeting):
     """Others see that a newcomer is there, however often it does not reach the leader; TensorFlow finds it free."""
     there = meeting(2)
-    there.seen[1] = seen = Tried(there.addresses, 1)
+    there.seen[1] = seen = Seen(there.addresses, 1)
     resolver = TFClusterResolver("worker", 1, source=seen)
-    seen.open.clear()
+    opened: list[bool] = []
+
+    def try_port() -> None:
+        with socket.socket() as one:
+            one.settimeout(GUARD)
+            opened.append(one.connect_ex(there.address(1)) == 0)
+
+    seen.on_look = try_port
     waiting = there.pool.submit(meet, resolver, timeout=GUARD)
     there.await_looks(1)
-    tried = list(seen.open)
+    tried = list(opened)
 
     assert epochs(waiting, there.start(0, 2, 1)) == [1, 1]
     assert (tried[0], set(tried[1:])) == (False, {True})
@@ -333,7 +323,6 @@ def test_port_of_a_worker_that_waits_is_open_until_they_start(meeting):
 
 
 def test_snapshot_is_followed_from_now_on(meeting):
-    """Who gives RestartOnResize a snapshot meets in the epoch of now, as with the resolver itself."""
     there = meeting(2)
     seen = Seen(there.addresses, 1)
     restart = RestartOnResize(TFClusterResolver("worker", 0, source=seen).snapshot())

@@ -45,7 +45,6 @@ SETS_FILTERS = f"{BOTH}ClusterDeviceFilters().set_device_filters('w', 0, ['/job:
     ],
 )
 def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
-    """Where protobuf is installed it is loaded by the call that makes a message, and by no other."""
     assert ("google" in loaded_by(program, "-I")) == loaded
 
 
@@ -126,6 +125,32 @@ def test_messages_are_made_once_and_are_ours():
 def test_other_values_are_no_cluster_def(value):
     assert not _protobuf.is_cluster_def(value)
     assert _protobuf.is_cluster_def(MESSAGES.ClusterDef())
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(None, "needs protobuf, which"), ("3.20.3", "needs protobuf 4.22 or newer")]
+)
+def test_protobuf_that_is_missing_or_old_is_a_named_error(tmp_path, version, words):
+    """What needs a message says so in an ImportError of our own."""
+    if version is not None:
+        package = tmp_path / "google" / "protobuf"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+        (package / "message_factory.py").write_text("")
+    program = """
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, errors
+for ask in (ClusterSpec({}).as_cluster_def, ClusterDeviceFilters().as_cluster_device_filters):
+    try:
+        ask()
+    except errors.ProtobufNotFoundError as error:
+        print(isinstance(error, ImportError), error)
+"""
+    said = python("-S", "-c", program, path=[ROOT / "resolver", tmp_path], environment={}).stdout.splitlines()
+    assert [line.partition(words)[0] for line in said] == [
+        "True as_cluster_def() ",
+        "True as_cluster_device_filters() ",
+    ]
+    assert all("`pip install " in line and (version or "") in line for line in said)
 
 
 def test_no_generated_code_is_brought():
@@ -215,14 +240,21 @@ def test_check_before_does_not_stay(run):
 
 
 def test_import_that_is_barred_stays_barred(run):
-    """Where a program bars TensorFlow, as tests do, the resolver is imported and works without it."""
     program = "import sys\nsys.modules['tensorflow'] = None\n" + OURS + MADE + "print(made.cluster_spec().as_dict())"
     assert run(program) == ["{'worker': ['a:1']}"]
 
 
-def test_import_that_fails_in_another_thread_does_no_harm(run):
-    """Our import, which waits for TensorFlow's in another thread, goes on where that one fails."""
-    broken = "import builtins\nbuiltins.begun.set()\nbuiltins.ended.wait(1)\nraise ImportError('libcudart is missing')"
+@pytest.mark.parametrize(
+    ("end", "ask", "told"),
+    [
+        ("raise ImportError('libcudart is missing')", "print(made.epoch)", "0"),
+        (TENSORFLOW, THEIRS + ASKED + TOLD, "True True False"),
+    ],
+    ids=["fails", "ends well"],
+)
+def test_import_in_another_thread_does_no_harm(run, end, ask, told):
+    """Our import, which waits for TensorFlow's in another thread, goes on where that one fails, and misses nothing."""
+    slow = "import builtins\nbuiltins.begun.set()\nbuiltins.ended.wait(1)\n"
     program = """
 import builtins, contextlib, threading
 builtins.begun, builtins.ended = threading.Event(), threading.Event()
@@ -235,9 +267,8 @@ builtins.begun.wait()
 from tfcluster_resolver import TFClusterResolver
 builtins.ended.set()
 thread.join()
-print(TFClusterResolver.__name__)
 """
-    assert run(program, broken) == ["TFClusterResolver"]
+    assert run(program + MADE + ask, slow + end) == [told]
 
 
 def test_import_that_fails_can_be_tried_again(run):

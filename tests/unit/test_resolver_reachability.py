@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.waiting import GUARD, eventually
-from unit.refusing_address import refusing_address
-from unit.resolver_world import SETTINGS, listeners, python, speaker
+from unit.resolver_world import SETTINGS, python, refusing_address, speaker
 
 from tfcluster_resolver.errors import AddressError, Cause, MissingTask
 from tfcluster_resolver.waiting import addresses, wait_for_tasks
@@ -21,9 +20,8 @@ from tfcluster_resolver.waiting.probes import Probes
 
 
 @pytest.fixture
-def listening() -> Iterator[str]:
-    with listeners() as listen:
-        yield listen()
+def listening(listen) -> str:
+    return listen()
 
 
 @pytest.fixture
@@ -59,7 +57,6 @@ def test_each_missing_task_has_its_cause(listening):
 
 
 def test_missing_pod_is_no_missing_name(monkeypatch):
-    """A name that does not resolve although its Service's does has no pod; where neither does, DNS may be at fault."""
     real = socket.getaddrinfo
 
     def resolve(host: str, *arguments: object, **options: object) -> object:
@@ -129,13 +126,12 @@ socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
 missing = wait_for_tasks([("w", index, f"w{index}:1") for index in range(500)], timeout=0.5)
 print(len(missing), {one.cause.name for one in missing}, threading.active_count() <= 65)
 """
-    done = python("-c", text)
+    done = python("-S", "-c", text)
 
     assert (done.stdout, done.returncode) == ("500 {'UNRESOLVED'} True\n", 0), done.stderr
 
 
 def test_forked_child_looks_names_up_again():
-    """A child that was forked while names were looked up has threads of its own for them."""
     text = """
 import os, socket, threading
 from tfcluster_resolver.waiting import addresses, wait_for_tasks
@@ -172,7 +168,6 @@ def slow_names(monkeypatch) -> tuple[list[str], threading.Event]:
 
 
 def test_name_is_looked_up_once_for_all_its_tasks(slow_names, listening):
-    """Tasks of one name, and waits at one time, share a look-up."""
     asked, go_on = slow_names
     port = listening.rpartition(":")[2]
     first = addresses.look_ups.begin("shared")
@@ -205,7 +200,6 @@ def test_look_up_that_is_not_waited_for_is_left_out(slow_names, monkeypatch):
 
 
 def test_any_address_of_a_name_will_do(monkeypatch):
-    """A name of two addresses, of which one refuses, answers by the other."""
     with socket.create_server(("127.0.0.5", 0)) as server:
         real = socket.getaddrinfo
 
@@ -218,7 +212,6 @@ def test_any_address_of_a_name_will_do(monkeypatch):
 
 
 def test_task_that_starts_late_is_waited_for():
-    """A task that begins to listen while it is waited for is not missing."""
     with closing(Probes()) as probes, socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         probes.want([("worker", 0, f"127.0.0.1:{late.getsockname()[1]}")])

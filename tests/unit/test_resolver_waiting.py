@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.waiting import GUARD
-from unit.refusing_address import refusing_address
-from unit.resolver_world import be_task, listeners, publish, python, view_of
+from unit.resolver_world import be_task, publish, refusing_address, view_of
 
 import tfcluster_resolver
 from tfcluster_resolver import Task, TFClusterResolver, contract
@@ -21,17 +21,10 @@ from tfcluster_resolver.errors import (
     NoSuchTaskError,
     SnapshotOutdatedError,
     TasksUnreachableError,
-    TFClusterError,
 )
 from tfcluster_resolver.views.watch import PollingNotice
 from tfcluster_resolver.waiting import Wanted, wait_for
 from tfcluster_resolver.waiting.probes import Probes
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[], str]]:
-    with listeners() as made:
-        yield made
 
 
 class Cluster:
@@ -43,7 +36,6 @@ class Cluster:
         be_task(monkeypatch, "chief", 0, self.own, folder)
 
     def publish(self, **jobs: Sequence[str]) -> None:
-        """Put a new epoch in place."""
         self.epoch += 1
         publish(self.folder, view_of({"chief": (self.own,), **jobs}, epoch=self.epoch))
 
@@ -53,32 +45,22 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
     return Cluster(tmp_path, monkeypatch)
 
 
-class Waiting(threading.Thread):
+class Waiting:
     """A wait in a thread; ``begun`` is set when the tasks were tried for the first time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wait: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self.begun, self.result, self._wait = threading.Event(), None, wait
-        real = Probes.run
+        self.begun, real = threading.Event(), Probes.run
 
         def run(probes: Probes, seconds: float) -> None:
             real(probes, min(seconds, 0.05))
             self.begun.set()
 
         monkeypatch.setattr(Probes, "run", run)
-        self.start()
+        self._ended = ThreadPoolExecutor(1).submit(wait)
         assert self.begun.wait(GUARD)
 
-    def run(self) -> None:
-        try:
-            self.result = self._wait()
-        except TFClusterError as error:
-            self.result = error
-
     def end(self) -> Any:
-        self.join(GUARD)
-        assert not self.is_alive()
-        return self.result
+        return self._ended.exception(GUARD) or self._ended.result()
 
 
 def test_wait_counts_the_others(cluster, listen):
@@ -116,7 +98,6 @@ class Shrinking:
 
 
 def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):
-    """Whichever two looks a task goes between, only the wait for a snapshot ends with it."""
     monkeypatch.setattr("tfcluster_resolver.waiting._LOOK", 0.01)
     resolver = TFClusterResolver("chief", 0, source=Shrinking([refusing_address() for _ in range(20)]))
     assert tfcluster_resolver.wait(resolver, timeout=GUARD) == 0
@@ -214,17 +195,9 @@ def test_other_arguments_are_checked(cluster, listen, arguments):
 
 
 def test_message_stays_short():
-    """Of very many missing tasks the message lists some and counts the rest; the error holds all."""
     tasks = [Task("worker", index, f"no host {index}:1") for index in range(150)]
     with pytest.raises(TasksUnreachableError) as raised:
         wait_for(lambda: Wanted(tasks, "c"), timeout=0)
     assert len(raised.value.missing) == 150
     assert len(str(raised.value).splitlines()) == 102
     assert str(raised.value).endswith("  and 50 more")
-
-
-def test_wait_runs_where_only_python_is(cluster, listen):
-    """It runs in an image with nothing but Python, and the process ends with it."""
-    cluster.publish(ps=[listen()])
-    done = python("-S", "-c", "import tfcluster_resolver; print(tfcluster_resolver.wait())")
-    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -293,7 +293,6 @@ def test_watch_closes_its_descriptor(kubelet):
 
 @pytest.mark.usefixtures("kubelet")
 def test_waiting_takes_no_processor_time(monkeypatch):
-    """A watch sleeps: while nothing changes it looks at the files a few times a second at most."""
     looks = []
     resolver = TFClusterResolver()
     real = resolver._source.view
@@ -303,13 +302,11 @@ def test_waiting_takes_no_processor_time(monkeypatch):
 
 
 def test_written_spec_never_changes(monkeypatch):
-    """A resolver of a written ClusterSpec has no epochs: its watch ends at once, without a timeout too."""
     monkeypatch.setattr(time, "sleep", None)
     assert list(TFClusterResolver.from_spec({"worker": ["w0:1"]}).watch()) == []
 
 
 def test_polling_sleeps_between_looks(monkeypatch):
-    """Where there is no inotify, each look is followed by a sleep, never beyond the end of the wait."""
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     with watch.PollingNotice(1.0) as notice:

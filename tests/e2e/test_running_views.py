@@ -70,11 +70,12 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
     shown = [name for name in header if name not in {"ACCELERATORS", "QUEUE", "WAITING"}]
     row = dict(zip(shown, tables[1][1].split(), strict=True))
 
-    assert short == ["NAME", "READY", "REASON", "RESTARTS", "AGE"]
+    assert short == ["NAME", "TASKS", "READY", "REASON", "RESTARTS", "AGE"]
     assert header == [*short, "ACCELERATORS", "QUEUE", "WAITING", "EPOCH"]
     assert row | {"AGE": ""} == {
         "NAME": "c",
-        "READY": "4/4",
+        "TASKS": "4",
+        "READY": "4",
         "REASON": "AllTasksReady",
         "RESTARTS": "0",
         "EPOCH": "1",

@@ -66,8 +66,8 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         kubectl("-n", running.namespace, "get", "tfc", "c", *wide).stdout.splitlines() for wide in ((), ("-o", "wide"))
     ]
     short, header = (table[0].split() for table in tables)
-    # NB: a cluster without accelerators and queue, which does not wait, shows empty columns.
-    shown = [name for name in header if name not in {"ACCELERATORS", "QUEUE", "WAITING"}]
+    # NB: a cluster without a queue, which does not wait, shows empty columns.
+    shown = [name for name in header if name not in {"QUEUE", "WAITING"}]
     row = dict(zip(shown, tables[1][1].split(), strict=True))
 
     assert short == ["NAME", "TASKS", "READY", "REASON", "RESTARTS", "AGE"]
@@ -78,6 +78,7 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         "READY": "4",
         "REASON": "AllTasksReady",
         "RESTARTS": "0",
+        "ACCELERATORS": "0",
         "EPOCH": "1",
         "AGE": "",
     }

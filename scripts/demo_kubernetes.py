@@ -128,7 +128,7 @@ def _resize() -> None:
         if not arrived:
             raise DemoError(f"the new epoch did not arrive in {pod}")
         print(f"  {pod} reads the new epoch {arrived - started:.2f} s after `kubectl scale` was started")
-    _await("the new workers are ready", lambda: _cluster()["status"].get("ready") == "6/6", patience=180)
+    _await("the new workers are ready", lambda: _cluster()["status"].get("readyTasks") == 6, patience=180)
     _show("get", "tfcluster")
 
 

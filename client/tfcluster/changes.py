@@ -147,12 +147,12 @@ RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
 _REPLACEABLE: Final = ("Ready", "NotReady", "Pending")
 #: The states of a task that is started again without anybody's doing.
 _ON_THE_WAY: Final = {
-    "Terminating": "its pod terminates already, and is replaced then",
-    "StuckTerminating": "its pod terminates already, and is replaced when its node tells that it has ended",
+    "Terminating": "its pod is terminating, and is replaced then",
+    "StuckTerminating": "its pod is terminating, and is replaced when its node reports the end",
     "Disrupted": "its pod was taken away, and is replaced already",
     "BackingOff": "it has failed, and is started again by itself",
     "Failed": "it has failed, and is started again by itself",
-    "Missing": "it has no pod yet, and gets one",
+    "Missing": "its pod is about to be created",
 }
 
 
@@ -194,7 +194,7 @@ def _how(cluster: TFCluster, job: str) -> str:
             f"{count(strategy.within(replicas), 'task')} at a time (updateStrategy)."
         )
     how = "is replaced" if replicas == 1 else "are replaced together"
-    return f"{tasks} {how}. This counts as no failure."
+    return f"{tasks} {how}. This does not count as a failure."
 
 
 def restart_by_deletion(
@@ -205,8 +205,7 @@ def restart_by_deletion(
     found: dict[TaskName, Replacement] = {}
     for one in picture_of(body, pods, now=now).tasks():
         if one.job in jobs and one.state in _REPLACEABLE:
-            words = f"{spell(one.job, one.index)}: pod {one.pod} is deleted, and replaced at the same address."
-            found[TaskName(one.job, one.index)] = Replacement(one.pod, uids[one.pod], (words,))
+            found[TaskName(one.job, one.index)] = Replacement(one.pod, uids[one.pod], ())
     return found
 
 

@@ -363,7 +363,7 @@ class PortForwards:
             if cluster and not self._pods and (how := verdict(cluster)):
                 raise TFClusterError(
                     f"TFCluster {self._name} has {how}",
-                    hint="None of its pods runs any more; spec.cleanPodPolicy: None leaves them.",
+                    hint="All its pods have ended; with spec.cleanPodPolicy: None they are kept.",
                 )
             await self._changed.wait()
 
@@ -453,7 +453,7 @@ class PortForwards:
                 )
                 self._changed.set()
                 local.forget()
-            raise TunnelError(f"the API server refuses with status {error.status}") from error
+            raise TunnelError(f"the API server answers with status {error.status}") from error
         except aiohttp.ClientError as error:
             raise TunnelError(f"the API server does not answer: {error}") from error
 

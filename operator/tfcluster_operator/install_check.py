@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the check."""
     parser = argparse.ArgumentParser(prog="python -m tfcluster_operator.install_check", description=__doc__)
     several: dict[str, Any] = {"required": True, "action": "append", "dest": "namespaces"}
-    parser.add_argument("--namespace", **several, help="a namespace that the operator works in; may be repeated")
+    parser.add_argument("--namespace", **several, help="a namespace of the operator; repeat the option for several")
     parser.add_argument("--lease", metavar="NAMESPACE/NAME", help="the Lease that the release's leader renews")
     parser.add_argument("--name", default="tfcluster-install-check", help="the TFCluster's name (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="how long each look may take (default %(default)s)")

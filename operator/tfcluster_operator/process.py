@@ -138,7 +138,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
 
 def _standing(settings: Settings, requests: Client, timing: Timing) -> Election:
     if not settings.leader_election:
-        _log.info("no leader election: nobody else may run an operator for the same namespaces")
+        _log.info("no leader election: run only one operator for these namespaces")
         return Election(None)
     me = f"{socket.gethostname()}_{uuid.uuid4()}"
     lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)

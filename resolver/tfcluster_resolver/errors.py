@@ -162,7 +162,7 @@ class Cause(Enum):
 
     UNRESOLVED = "name does not resolve (is there a pod of that name, and does the cluster's DNS answer?)"
     NO_POD = "no pod (its Service's name resolves and its own does not: look at `kubectl get pods` and their events)"
-    REFUSED = "connection refused (the pod is not ready: it is there and nothing listens; look at its log)"
+    REFUSED = "connection refused (the pod exists, but nothing listens on the port; look at its log)"
     TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
     NOT_GRPC = "no gRPC answer (something accepts connections: a server that hangs, a proxy, or another program?)"
     UNREACHABLE = "network error"

@@ -84,6 +84,15 @@ def test_chart_has_the_definition(helm: Helm):
     assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
+def test_chart_without_the_definition_says_what_to_do(helm: Helm, tmp_path: Path):
+    """Flux leaves symbolic links out of what it packs of a Git repository."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("tfcluster.yaml"))
+    answer = helm.run("template", "r", chart)
+    assert (answer.returncode != 0, "set crds.enabled to false" in answer.stderr) == (True, True)
+    assert helm.run("template", "r", chart, values={"crds": {"enabled": False}}).returncode == 0
+
+
 def test_definition_lives_through_upgrade_rollback_and_uninstallation(
     server: Objects, install, on_server: OnServer, newer: Path
 ):

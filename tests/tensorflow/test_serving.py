@@ -66,7 +66,7 @@ def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_clus
 
     word.write_text("")
 
-    assert cluster.await_line(server, "has let go of it")
+    assert cluster.await_line(server, "has released it")
     assert server.wait(DEADLINE) == 0
 
 

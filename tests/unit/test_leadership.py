@@ -120,7 +120,7 @@ async def test_a_process_that_stood_still_may_not_write(world: World):
     with pytest.raises(errors.NotLeadingError):
         leader.election.fence()
     await asyncio.sleep(2.1)
-    assert "stood still" in leader.lost
+    assert "was paused" in leader.lost
 
 
 @among(2)

@@ -222,7 +222,7 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
     [
         (None, "node-7", ["node node-7 does not confirm", "set forceDeleteAfterSeconds", "--force"]),
         (60, "node-7", ["node node-7 does not confirm", "deleted by force 60 s after"]),
-        (None, "", ["nobody confirms its end"]),
+        (None, "", ["its end is not confirmed"]),
     ],
 )
 def test_stuck_pod_is_told_with_its_cure(grace, node, words):

@@ -176,10 +176,10 @@ def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str
 
 def test_decisions_over_thousands_of_tasks_pause():
     cluster, now = make_cluster({"worker": 4 * AT_ONCE}), 0.0
-    roster = at_once(counted(roll_in_turns(cluster, Observed()), least=4))
+    roster = at_once(counted)(roll_in_turns(cluster, Observed()), least=4)
     known = take_stock(roster, Ledger(), now)
-    planned = at_once(counted(plan_in_turns(roster, known, views_of(roster).of_jobs, now), least=4))
-    at_once(counted(status_in_turns(roster, known, planned.views, planned.findings, now), least=2))
+    planned = at_once(counted)(plan_in_turns(roster, known, views_of(roster).of_jobs, now), least=4)
+    at_once(counted)(status_in_turns(roster, known, planned.views, planned.findings, now), least=2)
 
 
 def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:

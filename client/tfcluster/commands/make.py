@@ -78,7 +78,7 @@ def _read_program(ctx: click.Context, param: click.Parameter, value: Path | None
     "program",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     callback=_read_program,
-    help="A program, delivered in a ConfigMap; the words after -- are its arguments.",
+    help="A program, delivered in a ConfigMap; what follows -- are its arguments.",
 )
 @click.option("--gpus", type=click.IntRange(0), default=0, help="The number of GPUs of each task that computes.")
 @click.option("--gpu-resource", default="nvidia.com/gpu", show_default=True, help="The name of the GPU resource.")

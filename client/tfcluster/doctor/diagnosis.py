@@ -21,10 +21,10 @@ from tfcluster_operator.declaration.spec import Job, main_container
 _HERE: Final = (
     ("definition", "`tfcluster local` brings its own"),
     ("operator", "its engine runs in `tfcluster local run`"),
-    ("rights", "whoever has the session's token may do everything"),
+    ("rights", "everyone with the token of the session has full access"),
 )
 _NOT_HERE: Final = (
-    ("devices", "there is no device plugin; programs see the devices of this machine"),
+    ("devices", "a local cluster has no device plugin; programs see the devices of this machine"),
     ("isolation", "every program of this machine reaches the tasks"),
     ("inside", "run `python3 -m tfcluster_resolver doctor` in a task's environment instead"),
 )

@@ -127,9 +127,9 @@ def _suspended(before: Roster | None, after: Roster) -> Iterator[PodChange]:
 def _deleted(after: Roster) -> Iterator[PodChange]:
     for name, indices in _by_job(after.surplus):
         job = after.cluster.job(name)
-        reason, words = reasons.SCALED_DOWN, "at once: the job has no drainTimeoutSeconds"
+        reason, words = reasons.SCALED_DOWN, "immediately: the job has no drainTimeoutSeconds"
         if job is None:
-            reason, words = reasons.JOB_REMOVED, "at once: the job is declared no more"
+            reason, words = reasons.JOB_REMOVED, "immediately: the job is removed from the spec"
         elif job.drain_timeout_seconds:
             words = f"{job.drain_timeout_seconds} s after the smaller view is published (drainTimeoutSeconds)"
         yield PodChange("delete", name, indices, reason, words)
@@ -166,9 +166,9 @@ def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodCha
 def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *, under_way: bool) -> PodChange:
     strategy = cluster.update_strategy
     what: Literal["replace", "keep"] = "replace"
-    words = "all at once (updateStrategy Recreate)"
+    words = "all together (updateStrategy Recreate)"
     if strategy.type == "OnDelete":
-        what, words = "keep", "each stays as it is until it is restarted (updateStrategy OnDelete)"
+        what, words = "keep", "each keeps its template until it is restarted (updateStrategy OnDelete)"
     elif strategy.type == "RollingUpdate":
         most = strategy.within(job.replicas)
         words = f"{most} at a time, the highest index first (updateStrategy RollingUpdate)"
@@ -419,7 +419,7 @@ def _notes(live: Object | None, after: Object) -> Iterator[str]:
     if live is not None and "deletionTimestamp" in live["metadata"]:
         keepers = live["metadata"].get("finalizers")
         kept = f"; its finalizers keep it: {', '.join(keepers)}" if keepers else ""
-        yield f"it is being deleted{kept}: nothing comes of this edit, apply it when it is gone"
+        yield f"it is being deleted{kept}: this edit has no effect; apply it after the deletion"
     if not is_ours(after):
         yield f"spec.managedBy leaves it to {after['spec']['managedBy']}: the operator does nothing for it"
 

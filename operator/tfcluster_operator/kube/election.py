@@ -313,7 +313,7 @@ class Election:
             await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
             if not self.acts:
                 self._lose(
-                    f"no renewal within {self._timing.deadline:g} s: {self._trouble or 'the process stood still'}"
+                    f"no renewal within {self._timing.deadline:g} s: {self._trouble or 'the process was paused'}"
                 )
             pause = self._timing.retry
             try:

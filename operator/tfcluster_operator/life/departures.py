@@ -80,9 +80,9 @@ def stuck_words(cluster: TFCluster, pod: Pod) -> str:
         keepers = ", ".join(pod.meta.finalizers)
         return (
             f"pod {pod.meta.name} has ended and blocks its name: the finalizer {keepers} keeps it; "
-            "whoever put it there must take it away"
+            "its controller must remove it"
         )
-    where = f"node {pod.node} does not confirm its end" if pod.node else "nobody confirms its end"
+    where = f"node {pod.node} does not confirm its end" if pod.node else "its end is not confirmed"
     if cluster.force_delete_after is not None:
         cure = f"it is deleted by force {cluster.force_delete_after} s after its grace period"
     else:

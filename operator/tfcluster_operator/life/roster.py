@@ -212,15 +212,15 @@ class Roster:
         return self
 
 
-def call_roll(
+def roll_in_turns(
     cluster: TFCluster,
     observed: Observed,
     *,
     resolver: str = "",
     before: Roster | None = None,
     standing: Standing | None = None,
-) -> Roster:
-    """Classify everything that exists for one cluster.
+) -> Turns[Roster]:
+    """Classify everything that exists for one cluster, with pauses.
 
     Args:
         cluster: the declaration.
@@ -230,18 +230,6 @@ def call_roll(
             is not classified again.
         standing: how the cluster stands in its queue, where that was found out before and must not change meanwhile.
     """
-    return at_once(roll_in_turns(cluster, observed, resolver=resolver, before=before, standing=standing))
-
-
-def roll_in_turns(
-    cluster: TFCluster,
-    observed: Observed,
-    *,
-    resolver: str = "",
-    before: Roster | None = None,
-    standing: Standing | None = None,
-) -> Turns[Roster]:
-    """Classify everything as :func:`call_roll` does, and pause now and then."""
     declared, standing = cluster, standing or stand(cluster, observed)
     cluster = standing.cluster
     later = _later_pods(cluster, observed)
@@ -284,6 +272,9 @@ def roll_in_turns(
         mounted=frozenset(mounted),
         uids=frozenset(uids),
     )
+
+
+call_roll = at_once(roll_in_turns)
 
 
 def holder_of(cluster: TFCluster, child: Child) -> Holder:

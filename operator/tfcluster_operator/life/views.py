@@ -73,19 +73,14 @@ class Views:
     of_jobs: tuple[JobViews, ...]
 
 
-def views_of(roster: Roster, before: Views | None = None) -> Views:
-    """Work out the views of every job.
+def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
+    """Work out the views of every job, with a pause after each: those of a large cluster take a while.
 
     Args:
         roster: what is declared and what exists; an unchanged view keeps the epoch it has there, and pods tell of lost
             devices.
         before: the views of an earlier pass over the same cluster.
     """
-    return at_once(views_in_turns(roster, before))
-
-
-def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
-    """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
     leaving = leaving_of(roster)
@@ -105,6 +100,9 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
         built.append(builder.job_views(job, known[job.name]))
         yield
     return Views(sources, tuple(built))
+
+
+views_of = at_once(views_in_turns)
 
 
 def whole_view(cluster: TFCluster) -> contract.View:

@@ -290,8 +290,8 @@ def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] =
 
 def _untrusted(name: str) -> Finding:
     message = (
-        f"ConfigMap {name} does not hold the resolver that its name promises, so no pod is made that mounts it: find "
-        "out who made it, and delete it; the operator then makes the right one"
+        f"ConfigMap {name} does not contain the resolver that its name promises, so no pod that mounts it is created: "
+        "find out who created it, and delete it; the operator then creates the right one"
     )
     return Finding(reasons.RESOLVER_UNTRUSTED, message)
 

@@ -41,17 +41,10 @@ from tfcluster_operator.plan.story import Story, object_gate
 from tfcluster_operator.plan.tasks import plan_job
 
 
-def plan(
-    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
-) -> Plan:
-    """Decide what to do for one cluster."""
-    return at_once(plan_in_turns(roster, ledger, wanted, now, holds=holds))
-
-
 def plan_in_turns(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
 ) -> Turns[Plan]:
-    """Decide as :func:`plan` does, and pause now and then."""
+    """Decide what to do for one cluster, with pauses."""
     story = Story(holds or Holds(), now)
     left = verdict.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
@@ -72,6 +65,9 @@ def plan_in_turns(
         views=wanted,
         needed=frozenset(story.needed),
     )
+
+
+plan = at_once(plan_in_turns)
 
 
 def _plan_the_life(

@@ -32,7 +32,7 @@ _WAITING_SINCE: Final = "waitingSince"
 _UNKNOWN: Final = frozenset({reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE})
 
 
-def status_of(
+def status_in_turns(
     roster: Roster,
     ledger: Ledger,
     wanted: tuple[views.JobViews, ...],
@@ -41,8 +41,8 @@ def status_of(
     *,
     changed: Mapping[str, str] | None = None,
     aside: Sequence[Finding] = (),
-) -> dict[str, Any]:
-    """Work out the whole status.
+) -> Turns[dict[str, Any]]:
+    """Work out the whole status, with pauses.
 
     Args:
         roster: what exists after the plan was carried out, and the declaration, with the status that it had (for the
@@ -57,20 +57,6 @@ def status_of(
     Returns:
         The status object; writing it is needed only where it differs from the one that the cluster has.
     """
-    return at_once(status_in_turns(roster, ledger, wanted, findings, now, changed=changed, aside=aside))
-
-
-def status_in_turns(
-    roster: Roster,
-    ledger: Ledger,
-    wanted: tuple[views.JobViews, ...],
-    findings: Sequence[Finding],
-    now: float,
-    *,
-    changed: Mapping[str, str] | None = None,
-    aside: Sequence[Finding] = (),
-) -> Turns[dict[str, Any]]:
-    """Work out the status as :func:`status_of` does, and pause now and then."""
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
     yield
@@ -103,6 +89,9 @@ def status_in_turns(
         INTERNAL: internal_fields(ledger),
         "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
+
+
+status_of = at_once(status_in_turns)
 
 
 def waiting_since(status: Mapping[str, Any]) -> str | None:

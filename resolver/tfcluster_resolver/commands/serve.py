@@ -75,7 +75,7 @@ def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
             with contextlib.suppress(TimeoutError):
                 woken.recv(1)
             if threading.current_thread() is threading.main_thread() and _is_released(release, live, own):
-                command.say(f"{own} leaves, and the coordinator has let go of it")
+                command.say(f"{own} is being removed, and the coordinator has released it")
                 # Not sys.exit(): taking TensorFlow's server down can hang, and the coordinator copes without it.
                 os._exit(0)
 

@@ -64,9 +64,14 @@ def test_chief_that_ends_well_ends_the_cluster(world, kubectl):
 
 def assert_dashboard(world: LiveWorld, kubectl: Any) -> None:
     """``kubectl get tfc`` shows how far the cluster is, in columns."""
-    shown = kubectl("-n", world.namespace, "get", "tfc").stdout.splitlines()
-    assert shown[0].split() == ["NAME", "TASKS", "READY", "REASON", "RESTARTS", "AGE"]
-    assert shown[1].split()[:5] == ["c", "3", "0", "Succeeded", "0"]
+    # NB: the status counts the pods a moment after they are gone.
+    shown = eventually(
+        lambda: [line.split() for line in kubectl("-n", world.namespace, "get", "tfc").stdout.splitlines()],
+        lambda rows: rows[1][2] == "0",
+        what="no task is ready any more",
+    )
+    assert shown[0] == ["NAME", "TASKS", "READY", "REASON", "RESTARTS", "AGE"]
+    assert shown[1][:5] == ["c", "3", "0", "Succeeded", "0"]
 
 
 def assert_one_event_of(world: LiveWorld, reason: str) -> None:

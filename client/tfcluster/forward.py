@@ -23,7 +23,7 @@ from tfcluster.kube.connection import tls_and_proxy
 from tfcluster.kube.watch import ClusterWatch
 from tfcluster.logs.pods import LogPod, log_pods
 from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
-from tfcluster_operator.declaration.parse import DEFAULT_PORT
+from tfcluster_operator.declaration.manifest import DEFAULT_PORT
 from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
 #: What people look at in a browser: by the names of container ports, and by the ports that these programs choose.

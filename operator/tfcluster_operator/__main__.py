@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-# NB: before the imports that take a second: the first process of a container does not even get a signal that it has no
+# Before the imports that take a second: the first process of a container does not even get a signal that it has no
 # handler for, and a pod that is deleted right after its start would hang for its whole grace period.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 

@@ -3,8 +3,8 @@
 It waits until somebody renews the release's Lease: the operator of another release may work in the same namespaces.
 Then, in each namespace, it declares a suspended TFCluster, for which no pod is started, waits until an operator has
 looked at it, and deletes it.  So it proves that the kind is served, that admission takes a good manifest, and that an
-operator leads and has its rights.  It needs the rights to read the Lease, and to create, get and delete TFClusters in
-each namespace.
+operator leads and has its permissions.  It needs the permission to read the Lease, and to create, get and delete
+TFClusters in each namespace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{nam
 _CLUSTERS: Final = f"/apis/{naming.API_VERSION}/namespaces/{{namespace}}/{naming.PLURAL}"
 _NOT_FOUND: Final = 404
 _TAKEN: Final = 409
-#: No answer; or the kind may be unknown for a moment after its definition came, and its storage takes a moment more.
+#: No answer; or the kind might be unknown for a moment after its definition came, and its storage takes a moment more.
 _NOT_SERVED_YET: Final = frozenset({0, _NOT_FOUND, 429, 503})
 #: By what a check knows its own TFCluster.
 _MARK: Final = {naming.LABEL_MANAGED_BY: "tfcluster-install-check"}
@@ -44,7 +44,7 @@ class CheckFailedError(Exception):
 
 
 class _RefusedError(Exception):
-    """The API server refused a request, or did not answer (status 0)."""
+    """The API server rejected a request, or did not answer (status 0)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -125,12 +125,12 @@ def _check_namespace(ask: _Ask, namespace: str, name: str, seconds: float) -> No
             if error.status == _TAKEN:
                 _delete_own(ask, path, name)
             elif error.status not in _NOT_SERVED_YET:
-                raise CheckFailedError(f"a TFCluster was refused ({error.status}): {error}") from error
+                raise CheckFailedError(f"a TFCluster was rejected ({error.status}): {error}") from error
             raise
 
     def look() -> tuple[Any, Any]:
         status = ask("GET", f"{path}/{name}").get("status", {})
-        # NB: the definition's own default of observedGeneration is 0, and no condition.
+        # The definition's own default of observedGeneration is 0, and no condition.
         return status.get("observedGeneration") == generation and bool(status.get("conditions")), status
 
     generation = _await(declare, seconds, "no TFCluster can be created")

@@ -7,8 +7,8 @@ kopf gives us the watch of TFClusters by ``on.event``, which writes nothing to t
 * Its tasks end for good at a 404, at an ERROR in the stream, and in other ways.  So they are started again.
 * One namespace's failure ends the tasks of all.  So each namespace has a kopf of its own.
 * It tells nothing of what vanished while its watch was down.  So the TFClusters are counted after each list.
-* It opens a watch again at once when one ends, and tries again what was refused, in pauses and words of its own.  So
-  requests to open a watch are spaced, and a refusal goes past kopf to us.
+* It opens a watch again at once when one ends, and tries again what was rejected, in pauses and words of its own.  So
+  requests to open a watch are spaced, and a rejection goes past kopf to us.
 * It closes the session that it is given.  So it gets one that only borrows the connections.
 * It takes the signals, kills the process ten minutes after its tasks were cancelled, and cancels every task of the
   loop.  So the signals are taken back, the killing is off, and its tasks are run and ended here.
@@ -36,7 +36,7 @@ from tfcluster_operator.kube.clusters import Census
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
-#: NB: after an outage of the API server this is how long a TFCluster may still be believed as it was.
+#: After an outage of the API server this is how long a TFCluster might still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
 #: A watch that lasted so long ended for a new reason: the pauses begin small again.
 _LASTING: Final = 60.0
@@ -44,7 +44,7 @@ _LASTING: Final = 60.0
 _DISCOVERY: Final = 20.0
 #: When a list tells of nothing, the TFClusters are counted anyway.
 _COUNT_EVERY: Final = 300.0
-#: So many requests in a row to list or watch are made at once; then there is one in so many seconds.
+#: So many requests in a row to list or watch are created at once; then there is one in so many seconds.
 _BURST: Final = 5
 _SPACE: Final = 2.0
 _FAREWELL: Final = 5.0
@@ -71,7 +71,7 @@ class UnwatchedError(Exception):
 
 
 class KopfWatch:
-    """Watches the TFClusters of one namespace, or of all, for ever.
+    """Watches the TFClusters of one namespace, or of all, forever.
 
     Args:
         access: where the API server is and how it knows us.
@@ -104,7 +104,7 @@ class KopfWatch:
         self.what = f"tfclusters in {namespace or 'all namespaces'}"
         #: Set when the TFClusters were listed; cleared when the server no longer knows the kind.
         self.synced = asyncio.Event()
-        #: The server's words, where it refuses the list; else empty.
+        #: The server's words, where it rejects the list; else empty.
         self.refused = ""
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class KopfWatch:
         while True:
             try:
                 await self._look_for_the_kind()
-                # NB: kopf looks there once, and what it does not find then it never watches.
+                # kopf looks there once, and what it does not find then it never watches.
                 await clusters.discover(self._requests)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 unknown = isinstance(error, errors.NotFoundError)
@@ -147,7 +147,7 @@ class KopfWatch:
         try:
             await clusters.count(self._requests, self._namespace, everything=False)
         except errors.NotFoundError:
-            # NB: what has no kind is not there; whatever waits to know all TFClusters need not wait for the kind.
+            # What has no kind is not there; whatever waits to know all TFClusters need not wait for the kind.
             self._listener.clusters_listed(self._namespace, Census(set(), sys.maxsize))
             raise
 
@@ -176,7 +176,7 @@ class KopfWatch:
             self._own_signals()
             ended, _ = await asyncio.wait([own, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # NB: kopf waits once after it has made its tasks; cancelled there, it would leave them all running.
+            # kopf waits once after it has made its tasks; cancelled there, it would leave them all running.
             await asyncio.wait([spawning])
             made = () if spawning.cancelled() or spawning.exception() else spawning.result()
             await _end([own, *made])
@@ -191,7 +191,7 @@ class KopfWatch:
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            # NB: kopf runs what is not asynchronous in a thread of its own.
+            # kopf runs what is not asynchronous in a thread of its own.
             return session
 
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
@@ -244,7 +244,7 @@ class KopfWatch:
 class _Tap:
     """A middleware between kopf and the API server.
 
-    It turns every refusal into an error of ours, which kopf does not know and so does not try again; it spaces the
+    It turns every rejection into an error of ours, which kopf does not know and so does not try again; it spaces the
     requests that open a watch or a list; and it tells when the TFClusters were listed.
     """
 
@@ -279,7 +279,7 @@ class _Tap:
 
 
 def _settings() -> kopf.OperatorSettings:
-    # NB: new ones for each kopf, which writes into them.
+    # New ones for each kopf, which writes into them.
     settings = kopf.OperatorSettings()
     settings.process.ultimate_exiting_timeout = None
     settings.scanning.disabled = True
@@ -288,7 +288,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = ()
     settings.networking.request_timeout = _LIST_TIMEOUT
     settings.watching.reconnect_backoff = 1.0
-    # NB: a page is read in one go, and a TFCluster may have 100 kB: nothing else runs meanwhile, a renewal included.
+    # A page is read in one go, and a TFCluster might have 100 kB: nothing else runs in the meantime, a renewal
+    # included.
     settings.watching.chunk_size = 100
     settings.queueing.idle_timeout = 1.0
     settings.persistence.diffbase_storage = _NoDifferences()

@@ -31,7 +31,7 @@ class Text(logging.Formatter):
     """Time, level, logger and message, then the fields as ``name=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line of a record; a traceback follows in lines of its own."""
+        """Return the line of a record; a traceback follows in lines of its own."""
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
         line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in _fields(record).items())])
         return "\n".join([line, *_traces(self, record)])
@@ -41,7 +41,7 @@ class Json(logging.Formatter):
     """One object a line: time, level, logger, message and the fields; a traceback is the field ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line of a record."""
+        """Return the line of a record."""
         told: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),

@@ -37,7 +37,7 @@ _FAREWELL: Final = 3.0
 
 def run(settings: Settings) -> None:
     """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
-    # NB: a full collection would look for 50 ms at the objects of the imports, and none of them ever goes.
+    # A full collection would look for 50 ms at the objects of the imports, and none of them ever goes.
     gc.freeze()
     uvloop.run(_run(settings))
 
@@ -53,7 +53,7 @@ async def _run(settings: Settings) -> None:
         logging.getLogger(__name__).exception("the operator ends")
         code = 1
     logging.shutdown()
-    # NB: our own part has ended in order; what kopf left to wind down holds nothing.
+    # Our own part has ended in order; what kopf left to wind down holds nothing.
     os._exit(code)
 
 
@@ -80,7 +80,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
     """Run the operator until it is told to stop.
 
     Raises:
-        LeaseLostError: another operator may lead now; the process should end and start again.
+        LeaseLostError: another operator might lead now; the process should end and start again.
         Exception: a part of it died; the process should end and start again.
     """
     access, timing = _access(), timing or Timing()
@@ -89,7 +89,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
     traffic = Traffic(metrics, scopes, access.server)
     access = replace(access, observers=(traffic,))
     under_way = connection.WritesUnderWay()
-    # NB: the lease has connections of its own, so that a renewal waits for nobody.
+    # The lease has connections of its own, so that a renewal waits for nobody.
     async with connection.open_session(access) as for_lease:
         standing = _standing(settings, Client.once(for_lease, access.server), timing)
         async with connection.open_session(access, under_way) as session:
@@ -154,7 +154,7 @@ async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: 
     await asyncio.wait([election])
     standing.resign()
     if lost:
-        # Another operator may lead by now: there is nothing to wait for and nothing to release.
+        # Another operator might lead by now: there is nothing to wait for and nothing to release.
         for part in others:
             part.cancel()
         return

@@ -59,8 +59,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--version", action="version", version=f"tfcluster-operator {__version__}")
     scope = parser.add_mutually_exclusive_group(required=True)
-    scope.add_argument("--namespace", action="append", default=[], help="work in this namespace; may be repeated")
-    scope.add_argument("--all-namespaces", action="store_true", help="work in every namespace")
+    scope.add_argument("--namespace", action="append", default=[], help="watch this namespace; can be repeated")
+    scope.add_argument("--all-namespaces", action="store_true", help="watch all namespaces")
     parser.add_argument(
         "--health-port", type=int, default=8080, help="port of /healthz and /readyz, 0 for none (default 8080)"
     )

@@ -184,7 +184,7 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     before, uid = short_names(server), uid_of_the_definition(server)
     on_server("upgrade", release, CHART)
     notes = on_server("get", "notes", release)
-    assert "it is nobody's" in notes
+    assert "it is not part of a release" in notes
     assert short_names(server) == before
     hand_over(kubectl, notes)
     # Where kubectl has applied it, the fields are kubectl's: the notes say how to win them.

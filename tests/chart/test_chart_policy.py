@@ -127,7 +127,7 @@ def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 -
     """Who asks for a budget or an open policy needs the right to make it; who has not changed it is not asked."""
     user = people(resource, CLUSTERS | CREATES_PODS)
     body = merge(manifest(name="held"), {"spec": asked})
-    assert f'"{resource}" may not create {resource} in namespace' in refused(user, body)
+    assert f'"{resource}" cannot create {resource} in namespace' in refused(user, body)
     assert refused(user, merge(manifest(), {"spec": harmless})) == ""
     server.create(TFCLUSTERS, HOME, body)
     assert refused_change(user, "held", {"spec": {"jobs": {"worker": {"replicas": 2}}}}) == ""
@@ -142,7 +142,7 @@ def test_who_may_not_create_pods_may_not_create_clusters(people: People):
     alice = people("alice", CLUSTERS)
     people("alice", CREATES_PODS, namespace=WATCHED)
     said = refused(alice)
-    assert '"alice" may not create pods in namespace "home"' in said
+    assert '"alice" cannot create pods in namespace "home"' in said
     assert 'grant the verb "create" on "pods"' in said
     people("alice", CREATES_PODS)
     assert refused(alice) == ""
@@ -156,7 +156,7 @@ def test_other_account_needs_the_right_to_use_it(people: People, field: str):
     assert refused(bob, manifest(**{field: "default"})) == ""
     assert refused(bob, manifest(**{field: ""})) == ""
     said = refused(bob, manifest(**{field: "robot"}))
-    assert f'spec.jobs.worker.template.spec.serviceAccountName: "{user}" may not use ServiceAccount "robot"' in said
+    assert f'spec.jobs.worker.template.spec.serviceAccountName: "{user}" cannot use ServiceAccount "robot"' in said
     assert 'grant the verb "use" on "serviceaccounts"' in said
     people(user, USES, names=["robot"])
     assert refused(bob, manifest(**{field: "robot"})) == ""
@@ -204,7 +204,7 @@ def test_every_job_is_asked_about(people: People):
     assert refused(people("many", CLUSTERS | CREATES_PODS | USES), builder.build()) == ""
     people("most", CLUSTERS | CREATES_PODS)
     said = refused(people("most", USES, names=accounts[:-1]), builder.build())
-    assert f'spec.jobs.job{MOST_JOBS - 1}.template.spec.serviceAccountName: "most" may not use' in said
+    assert f'spec.jobs.job{MOST_JOBS - 1}.template.spec.serviceAccountName: "most" cannot use' in said
 
 
 def test_policy_can_judge_as_many_jobs_as_there_may_be(helm: Helm):
@@ -233,7 +233,7 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
     carol = people("carol")
     if not may(server, "carol", HOME, ("tfcluster.dev", "tfclusters", "patch")):
         people("carol", CLUSTERS | CREATES_PODS)
-    assert '"carol" may not use ServiceAccount' in refused_change(carol, cluster, {"spec": change})
+    assert '"carol" cannot use ServiceAccount' in refused_change(carol, cluster, {"spec": change})
     # The field that was set comes off again: that is a change, too.
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"backoffLimit": 7}})
     assert refused_change(carol, cluster, {"spec": {"backoffLimit": None}})
@@ -257,14 +257,14 @@ def test_what_makes_no_other_pods_is_not_asked_about(server: Objects, people: Pe
 
 @pytest.mark.parametrize("label", ["queue-name", "priority-class"])
 def test_change_of_the_queue_is_asked_about(server: Objects, people: People, cluster: str, label: str):
-    """Who takes a TFCluster out of its queue makes pods: so who may not create pods may not."""
+    """Who takes a TFCluster out of its queue makes pods: so who cannot create pods may not."""
     queued, another, none = (
         {"metadata": {"labels": {f"kueue.x-k8s.io/{label}": value}}} for value in ("team", "another", None)
     )
-    assert '"nobody" may not create pods' in refused_change(people("nobody"), cluster, queued)
+    assert '"nobody" cannot create pods' in refused_change(people("nobody"), cluster, queued)
     server.patch(TFCLUSTERS, HOME, cluster, queued)
     for change in (another, none):
-        assert '"nobody" may not create pods' in refused_change(people("nobody"), cluster, change)
+        assert '"nobody" cannot create pods' in refused_change(people("nobody"), cluster, change)
 
 
 def test_scaling_is_a_right_of_its_own(server: Objects, people: People, cluster: str):
@@ -296,7 +296,7 @@ def test_namespace_administrators_pass(server: Objects, people: People):
     named = manifest(serviceAccountName="robot")
     assert refused(people("head"), named, namespace=WATCHED) == ""
     assert refused(people("member"), namespace=WATCHED) == ""
-    assert '"member" may not use ServiceAccount "robot"' in refused(people("member"), named, namespace=WATCHED)
+    assert '"member" cannot use ServiceAccount "robot"' in refused(people("member"), named, namespace=WATCHED)
 
 
 @pytest.mark.usefixtures("people")

@@ -138,12 +138,12 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
             "jobs": {
                 "worker": {
                     "incarnation": 1,
-                    "restartsInRow": 3,
-                    "restartTime": "2026-01-01T00:30:04.750Z",
-                    "completedIndexes": "0-3,5",
-                    "startedIndexes": "0-7",
-                    "countedPods": ["0d7a5d8e-7c1f-4f0e-9f55-2b6a3a6f1c11"],
-                    "failing": {"2": {"inRow": 4, "retryTime": "2026-01-01T00:30:09.250Z", "newer": True}},
+                    "in_row": 3,
+                    "restart_at": 1767227404.75,
+                    "completed": "0-3,5",
+                    "started": "0-7",
+                    "counted": ["0d7a5d8e-7c1f-4f0e-9f55-2b6a3a6f1c11"],
+                    "failing": {"2": {"in_row": 4, "retry_at": 1767227409.25, "newer": True}},
                     "newer": "too",
                 }
             },

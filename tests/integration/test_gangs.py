@@ -126,7 +126,7 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
     gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
 
     told = gangs.await_condition("second", "Ready", status="False", reason="WaitingForGang")["message"]
-    assert told.startswith("gang second.0 waits for room for 3 tasks at once, which ask for 6 nvidia.com/gpu: ")
+    assert told.startswith("gang second.0 waits until 3 tasks can be scheduled together with 6 nvidia.com/gpu: ")
     since = gangs.status("second")["waitingSince"]
     waiting = Scrape(running.scrape()[0])
     assert waiting.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 1}
@@ -284,7 +284,9 @@ def test_gang_that_finds_no_room_in_time_fails(gangs):
     gangs.launch("c", {"worker": asking(5)}, scheduling={"gang": {"timeoutSeconds": 3}})
 
     told = gangs.await_condition("c", "Failed", status="True", reason="GangTimeout")["message"]
-    assert told.startswith("gang c.0 found no room for its 5 tasks within spec.scheduling.gang.timeoutSeconds, 3 s: ")
+    assert told.startswith(
+        "gang c.0: its 5 tasks could not be scheduled within spec.scheduling.gang.timeoutSeconds, 3 s: "
+    )
     assert "Insufficient nvidia.com/gpu" in told
     eventually(lambda: (gangs.pods_of("c"), groups(gangs)), lambda left: left == ({}, {}), what="nothing waits")
 

@@ -267,7 +267,7 @@ def test_waiting_gang_is_told_and_scaled(gangs, form):
         content=STRATEGIC,
     )
     told = gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")["message"]
-    assert told == f"gang c.0 (scheduler {form.scheduler}) waits for room for 3 tasks at once: {NO_ROOM}"
+    assert told == f"gang c.0 (scheduler {form.scheduler}) waits until 3 tasks can be scheduled together: {NO_ROOM}"
 
     gangs.scale("c", replicas=2)
     eventually(lambda: groups(gangs, form), lambda found: found == {"c.0": 2}, what="two are waited for")

@@ -252,7 +252,7 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
         world.launch("c", {"worker": {"replicas": 1}}, updateStrategy={"type": "Recreate"})
         told = world.await_condition("c", "Ready", status="False", reason="ConflictingWrites")["message"]
-        assert "Pod c-worker-0 was put right" in told
+        assert "Pod c-worker-0 was corrected" in told
         eventually(
             lambda: pods_written(audit, world, position)["create", "c-worker-0"], lambda made: made >= 5, what="a fifth"
         )

@@ -254,7 +254,7 @@ def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
     """Five tasks of a host each, in zones of two hosts: nobody gets a node, and another cluster has them all."""
     home.launch("large", {"worker": asking(5, 8)}, scheduling={"gang": {}, **NEAR})
     told = home.await_condition("large", "Ready", status="False", reason="WaitingForGang")["message"]
-    assert told.startswith("gang large.0 waits for room for 5 tasks at once")
+    assert told.startswith("gang large.0 waits until 5 tasks can be scheduled together")
     home.launch("other", {"worker": asking(6, 8)})
     await_ready(home, "other")
     assert places(home, "large") == {}

@@ -51,7 +51,7 @@ def test_running_training_goes_on_from_its_status(operator, world, kubelet):
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
-    world.await_status("c", lambda s: s["internal"]["jobs"]["worker"].get("completedIndexes"), what="it is kept")
+    world.await_status("c", lambda s: s["internal"]["jobs"]["worker"].get("completed"), what="it is kept")
     backup = backup_of(world, "c")
     lose(world, kubelet, "c", JOBS)
 

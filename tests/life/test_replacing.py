@@ -51,7 +51,7 @@ def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
         kubelet.fail("c-worker-1")
         await_replacement(running, "c-worker-1", old)
         failing = remembered(running, "c", "worker")["failing"]
-        assert {index: of["inRow"] for index, of in failing.items()} == {"1": attempt}
+        assert {index: of["in_row"] for index, of in failing.items()} == {"1": attempt}
 
 
 def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):

@@ -80,7 +80,7 @@ def test_restart_waits_and_says_until_when(world, kubelet):
 
     assert "worker-1 failed: exit code 7: no such file: /data/train.tfrecord; next try in 2 s, at " in told
     world.await_replaced("c-worker-1", uids["c-worker-1"])
-    assert remembered(world, "c", "worker")["failing"]["1"]["inRow"] == 2
+    assert remembered(world, "c", "worker")["failing"]["1"]["in_row"] == 2
     assert uids_of(world, "c")["c-worker-0"] == uids["c-worker-0"]
 
 
@@ -227,7 +227,7 @@ def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
     assert "job worker is restarted after worker-0 failed: exit code 1: lost a peer; next try in" in told
     assert world.pods_of("c") == {}
     await_all_replaced(world, kubelet, "c", uids)
-    assert await_restarts(world, "c", 1)["internal"]["jobs"]["worker"]["restartsInRow"] == 3
+    assert await_restarts(world, "c", 1)["internal"]["jobs"]["worker"]["in_row"] == 3
 
 
 def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator):
@@ -286,7 +286,7 @@ def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
     world.await_event("c", "PodFailed")
     status = world.status("c")
     assert (status["restarts"], status["jobs"]["worker"]["disruptions"]) == (1, 0)
-    assert status["internal"]["jobs"]["worker"]["failing"]["0"]["inRow"] == 1
+    assert status["internal"]["jobs"]["worker"]["failing"]["0"]["in_row"] == 1
 
 
 @pytest.mark.usefixtures("operator")
@@ -306,7 +306,7 @@ def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
     world.await_pods_of("c", task_names("c", worker=2))
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 2, what="it is made anew")
     assert (status["restarts"], status["jobs"]["worker"]["disruptions"]) == (1, 0)
-    assert status["internal"]["jobs"]["worker"]["failing"]["0"]["inRow"] == 3
+    assert status["internal"]["jobs"]["worker"]["failing"]["0"]["in_row"] == 3
 
 
 @pytest.mark.usefixtures("operator")

@@ -139,7 +139,7 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
         "type": "Succeeded",
         "status": "False",
         "reason": "Finished",
-        "message": "it has failed for ever",
+        "message": "the cluster has already failed",
         "observedGeneration": 2,
         "lastTransitionTime": "",
     }
@@ -176,7 +176,7 @@ def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
     operator.start()
     await_another_pass(world, "c")
     assert uids_of(world, "c") == left
-    assert "edits after generation 1 have no effect" in world.condition("c", "Ready")["message"]
+    assert "edits after generation 1 are ignored" in world.condition("c", "Ready")["message"]
     assert world.condition("c", "Succeeded")["observedGeneration"] == 1
     after, kept = world.status("c"), ("startTime", "completionTime", "restarts", "lastRestart")
     assert {key: after[key] for key in kept} == {key: before[key] for key in kept}

@@ -39,7 +39,7 @@ def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audi
 
     world.await_replaced("forces-worker-1", forces["forces-worker-1"])
     told = world.await_condition("waits", "Ready", status="False", reason="StuckTerminating")["message"]
-    assert "pod waits-worker-1 still terminates and blocks its name" in told
+    assert "pod waits-worker-1 is still terminating" in told
     assert "kubectl delete pod waits-worker-1 --force" in told
     world.await_condition("held", "Ready", status="False", reason="StuckTerminating")
 

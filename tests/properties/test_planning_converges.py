@@ -23,7 +23,7 @@ from properties.strategies import (
 from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, creates, groups_of, settled, views_for
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.objects.config_map import membership_digest, read_file
 from tfcluster_operator.plan.actions import Delete, Patch

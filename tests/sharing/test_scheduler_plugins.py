@@ -102,8 +102,8 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
     gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
 
     told = await_waiting(gangs, "second")
-    waits = "gang second.0 (scheduler scheduler-plugins-scheduler) waits for room for 3 tasks at once"
-    assert told.startswith(f"{waits}, which ask for 6 nvidia.com/gpu: ")
+    waits = "gang second.0 (scheduler scheduler-plugins-scheduler) waits until 3 tasks can be scheduled together"
+    assert told.startswith(f"{waits} with 6 nvidia.com/gpu: ")
     assert len(gangs.pods_of("second")) == 3
     assert placed(gangs, "second") == set()
 

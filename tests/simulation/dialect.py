@@ -48,7 +48,7 @@ def record_of(status: Mapping[str, Any], job: str) -> dict[str, Any]:
 
 def completed(record: Mapping[str, Any]) -> set[int]:
     """Read which tasks of a job are complete, from the form "0-2,5"."""
-    told = record.get("completedIndexes") or ""
+    told = record.get("completed") or ""
     parts = told.split(",") if isinstance(told, str) else [str(one) for one in told]
     found: set[int] = set()
     for first, _, last in (part.partition("-") for part in parts if part):

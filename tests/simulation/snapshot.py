@@ -28,7 +28,7 @@ _METADATA: Final = frozenset(
 #: Times: they depend on when a fault struck and on jitter. Whether they are there is compared.
 _TIMES: Final = frozenset(
     {
-        *("startTime", "completionTime", "finishedAt", "restartTime", "retryTime", "lastTransitionTime"),
+        *("startTime", "completionTime", "finishedAt", "restart_at", "retry_at", "lastTransitionTime"),
         *("waitingSince", "tfcluster.dev/surplus-since"),
     }
 )

@@ -178,7 +178,7 @@ _STATUS: Final = (
     {},
     {"observedGeneration": 99, "epoch": 99},
     {"conditions": [{"type": "Succeeded", "status": "True"}]},
-    {"jobs": {"worker": {"replicas": -1}}, "internal": {"jobs": {"worker": {"completedIndexes": "x-y,,9-1"}}}},
+    {"jobs": {"worker": {"replicas": -1}}, "internal": {"jobs": {"worker": {"completed": "x-y,,9-1"}}}},
     "done",
     5,
     [],

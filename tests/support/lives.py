@@ -92,9 +92,9 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
 
     Their last try was just now.
     """
-    now = clock.now().isoformat(timespec="milliseconds")
-    alone = {"failing": {str(index): {"inRow": count, "retryTime": now}}}
-    job = {"restartsInRow": count, "restartTime": now} if index is None else alone
+    now = clock.now().timestamp()
+    alone = {"failing": {str(index): {"in_row": count, "retry_at": now}}}
+    job = {"in_row": count, "restart_at": now} if index is None else alone
     body = {"status": {"internal": {"jobs": {"worker": job}}}}
     world.objects.patch(TFCLUSTERS, world.namespace, cluster, body, subresource="status")
 

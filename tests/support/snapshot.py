@@ -13,7 +13,7 @@ from .world import World
 #: The server's own book-keeping: it differs between any two objects and says nothing about the operator.
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 #: Parts of the status that two runs of the same steps do not share.
-_UNREPEATABLE = ("startTime", "completionTime", "restartTime", "countedPods", "disruptions")
+_UNREPEATABLE = ("startTime", "completionTime", "restart_at", "counted", "disruptions")
 _VIEW_DIGEST = "tfcluster.dev/view"
 #: What a pod tells of the lost one in whose place it came.
 _REPLACEMENT = "tfcluster.dev/replacement"

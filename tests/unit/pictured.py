@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.manifests import tfcluster
 
 from tfcluster.status.picture import picture_of
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 
 NOW = 1_800_000_000.0
 CREATED = "2027-01-15T07:55:00Z"  # five minutes before NOW

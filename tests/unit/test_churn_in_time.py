@@ -46,7 +46,7 @@ def _created_since(world: World, since: float, what: str = "pods") -> list[str]:
 
 @in_world
 async def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted(world: World):
-    """Its status says so: "nothing is created or repaired any more"."""
+    """Its status says so: "its objects are no longer created or repaired"."""
     world.nodes.hurried = True
     world.declare({"jobs": {"worker": job(300)}})
     while len(world.pods()) < 50:  # noqa: ASYNC110 - the world is another's, and time is virtual

@@ -178,7 +178,7 @@ def test_restart_of_what_does_not_run_is_refused():
 def test_restart_leaves_a_task_that_pauses_to_the_operator():
     """Its next try is named; deleting its failed pod would lose the log, and start nothing sooner."""
     body = rolling("Recreate")
-    failing = {"1": {"inRow": 1, "retryTime": "2026-01-01T00:01:00Z"}}
+    failing = {"1": {"in_row": 1, "retry_at": 1767225660.0}}
     body["status"]["internal"] = {"jobs": {"worker": {"failing": failing}}}
     now = seconds_of("2026-01-01T00:00:30Z")
     found = restart_of_task(body, [], TaskName("worker", 1), now)

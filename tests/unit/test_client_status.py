@@ -64,7 +64,7 @@ def test_the_cause_is_what_the_kubelet_or_the_scheduler_says():
 
 
 def test_a_failed_task_that_waits_for_its_next_try_says_when_that_is():
-    failing = {"0": {"inRow": 2, "retryTime": "2027-01-15T08:00:30.000Z"}}
+    failing = {"0": {"in_row": 2, "retry_at": 1800000030.0}}
     kept = pod(0, labels={"tfcluster.dev/kept": "true"}, **ended(1))
     failed = pod(0, suffix="-r1", **ended(137, message="lost the data\x1b[31m\nno more memory\x1b]0;x\x07"))
     shown = picture(kept, failed, worker={}, status={"internal": {"jobs": {"worker": {"failing": failing}}}})
@@ -94,7 +94,7 @@ def test_a_pod_that_no_node_lets_go_is_stuck():
         for index, time in enumerate(asked)
     ]
     assert states(picture(*pods)) == ["StuckTerminating", "Terminating"]
-    assert "node node-0 does not confirm its end" in next(picture(*pods).tasks()).cause
+    assert "node node-0 has not confirmed its end" in next(picture(*pods).tasks()).cause
 
 
 def test_a_pod_that_is_no_longer_declared_is_shown_until_it_is_gone():

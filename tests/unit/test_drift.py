@@ -138,7 +138,7 @@ def test_edited_field_is_named(after, field):
 
 def test_what_was_told_is_known_after_a_restart():
     message = f"2 of 3 {older_template('ps', 'port')}; 1 of 2 {older_template('worker', 'containers[a].env[B]')}"
-    status = {"conditions": [{"type": "UpToDate", "message": f"{message}; next when ps-1 is ready"}]}
+    status = {"conditions": [{"type": "UpToDate", "message": f"{message}; waiting for ps-1 to become ready"}]}
     assert edited_field(None, declared(), "worker") == ""
     assert fields_told(status) == {"ps": "port", "worker": "containers[a].env[B]"}
     assert fields_told({"conditions": [{"type": "UpToDate", "message": f"1 of 2 {older_template('ps', '')}"}]}) == {}

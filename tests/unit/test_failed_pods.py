@@ -185,7 +185,7 @@ def test_clean_up(policy, cleaned):
 
 @pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
 def test_limit_that_is_none_is_told(value):
-    with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit: it must be a whole number from 0 to 10"):
+    with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit"):
         parse(make_body(failedPodsHistoryLimit=value))
 
 
@@ -257,7 +257,7 @@ def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
     planned = world.plan(cluster)
     assert planned.actions == ()
     assert 4.0 <= planned.wake_after <= 5.0
-    assert "was not let run" in planned.findings[0].message
+    assert "was disrupted" in planned.findings[0].message
 
 
 def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():

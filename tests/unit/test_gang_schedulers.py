@@ -177,7 +177,7 @@ def test_waiting_gang_is_told_in_the_words_of_its_pods(scheduler):
     (finding,) = world.plan(cluster).findings
     assert finding.reason == reasons.WAITING_FOR_GANG
     assert finding.message == (
-        f"gang demo.0 (scheduler {scheduler.name}) waits for room for 4 tasks at once: {NO_ROOM}"
+        f"gang demo.0 (scheduler {scheduler.name}) waits until 4 tasks can be scheduled together: {NO_ROOM}"
     )
 
 

@@ -70,7 +70,7 @@ def test_cluster_fails_when_its_gang_has_waited_for_too_long():
     assert verdict is not None
     assert (verdict.kind, verdict.reason) == (FAILED, reasons.GANG_TIMEOUT)
     limit = "spec.scheduling.gang.timeoutSeconds, 600 s"
-    assert verdict.message == f"gang demo.0 found no room for its 3 tasks within {limit}: {_WORDS}"
+    assert verdict.message == f"gang demo.0: its 3 tasks could not be scheduled within {limit}: {_WORDS}"
     passes(world, cluster)
     assert world.names("Pod") == world.names("PodGroup") == set()
     assert told(world, cluster)["Ready"][:2] == ("False", reasons.GANG_TIMEOUT)
@@ -93,7 +93,7 @@ def test_cluster_is_suspended_when_its_gang_has_waited_for_too_long():
     assert world.plan(cluster).actions == ()
     said = told(world, cluster)
     message = said["Ready"][2]
-    assert message.endswith(f"{_WORDS}; edit it, or suspend and resume it, and it tries again")
+    assert message.endswith(f"{_WORDS}; to retry, edit the TFCluster, or suspend and resume it")
     assert said["Ready"] == ("False", reasons.GANG_TIMEOUT, message)
     assert said["Suspended"] == said["Stalled"] == ("True", reasons.GANG_TIMEOUT, message)
 

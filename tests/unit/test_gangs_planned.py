@@ -150,7 +150,7 @@ def test_waiting_gang_is_told_with_what_it_asks_for():
     (finding,) = world.plan(cluster).findings
     assert finding.reason == reasons.WAITING_FOR_GANG
     assert finding.message == (
-        "gang demo.0 waits for room for 3 tasks at once, which ask for 6 nvidia.com/gpu: "
+        "gang demo.0 waits until 3 tasks can be scheduled together with 6 nvidia.com/gpu: "
         "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
     )
     world.gang_is_placed("demo.0")

@@ -171,7 +171,7 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
         assert found is None
     else:
         assert (found[0], found[1].reason) == (pause, reasons.CONFLICTING_WRITES)
-        assert f"Service demo was put right {times} times" in found[1].message
+        assert f"Service demo was corrected {times} times" in found[1].message
         assert repaired(times).truce(REPAIR, NOW + pause) is None
 
 

@@ -6,7 +6,7 @@ import pytest
 from in_memory import InMemoryWorld, make_cluster, settled
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.parse import MOST_TASKS
 from tfcluster_operator.life import views
 from tfcluster_operator.life.roster import call_roll

@@ -60,7 +60,7 @@ def test_what_never_happened_is_not_written():
 
 def test_public_fields_decide_nothing_where_there_are_internal_ones():
     status = write(Ledger(jobs={"worker": JobRecord(restarts=1)}))
-    status["jobs"]["worker"]["completedIndexes"] = "0-9"
+    status["jobs"]["worker"]["completed"] = "0-9"
     assert ledger.read(status).of("worker") == JobRecord(restarts=1)
 
 

@@ -82,7 +82,7 @@ def test_verdict_keeps_the_generation_by_which_it_was_judged(world):
     same = said(make_cluster(generation=3, status=status), world, known)
     later = said(make_cluster(generation=4, status=status), world, known)
     assert "no effect" not in same["Ready"]["message"]
-    assert later["Ready"]["message"].endswith("edits after generation 3 have no effect")
+    assert later["Ready"]["message"].endswith("edits after generation 3 are ignored")
     generations = {kind: condition["observedGeneration"] for kind, condition in later.items()}
     assert generations == {**dict.fromkeys(generations, 4), "Failed": 3}
 
@@ -95,7 +95,7 @@ def test_suspension_is_told_and_has_no_effect_on_an_end(world):
     assert told(said(suspended, world)["UpToDate"]) == ("True", "AllCurrent")
     finished = said(suspended, world, Ledger(verdict=FAILED))
     assert told(finished["Suspended"]) == ("False", "Finished")
-    assert "has no effect" in finished["Suspended"]["message"]
+    assert "is ignored" in finished["Suspended"]["message"]
     assert told(finished["Ready"]) == ("False", "TaskFailed")
 
 
@@ -165,11 +165,13 @@ def test_rolling_update_stalls_where_a_new_pod_has_trouble(world):
     replace_one(world, cluster)
     slow = said(cluster, world)["UpToDate"]
     assert told(slow) == ("False", "RollingOut")
-    assert slow["message"].endswith("1 of 2 pods of job worker have an older template; next when worker-1 is ready")
+    assert slow["message"].endswith(
+        "1 of 2 pods of job worker have an older template; waiting for worker-1 to become ready"
+    )
     has_trouble(world, "demo-worker-1", "ImagePullBackOff")
     stalled = said(cluster, world)["UpToDate"]
     assert told(stalled) == ("False", "RolloutStalled")
-    assert stalled["message"].endswith("next when worker-1 is ready: ImagePullBackOff: it fails")
+    assert stalled["message"].endswith("waiting for worker-1 to become ready: ImagePullBackOff: it fails")
 
 
 def test_stall_of_one_job_is_not_hidden_by_another():
@@ -185,14 +187,12 @@ def test_recreate_waits_for_no_task(world):
     world.pod_runs("demo-chief-0", conditions=[])
     world.delete("Pod", "demo-worker-1")
     world.end_graceful_deletions()
-    assert "next when" not in said(edited(), world)["UpToDate"]["message"]
-    assert "next when worker-1 is ready" in said(edited(type="RollingUpdate"), world)["UpToDate"]["message"]
+    assert "to become ready" not in said(edited(), world)["UpToDate"]["message"]
+    assert "waiting for worker-1 to become ready" in said(edited(type="RollingUpdate"), world)["UpToDate"]["message"]
 
 
 def test_a_cluster_in_which_no_job_decides_says_so():
     cluster = make_cluster({"evaluator": 1})
     condition = said(cluster, settled(cluster))["Succeeded"]
     assert told(condition) == ("False", "NotFinished")
-    assert condition["message"] == (
-        "no job decides when the cluster has succeeded: name one in spec.successPolicy.jobs"
-    )
+    assert condition["message"] == ("spec.successPolicy.jobs is empty: set the jobs that decide")

@@ -324,7 +324,7 @@ def test_foundations_that_terminate_are_waited_for(key):
     world.edit(*key, LEAVING)
     lost(CHIEF)(world)
     planned = world.plan(cluster)
-    message = f"{key[0]} {key[1]} is being deleted and is created again when it is gone"
+    message = f"{key[0]} {key[1]} is being deleted and will be re-created"
     assert (planned.actions, planned.findings) == ((), (Finding(reasons.TASKS_NOT_READY, message),))
 
 

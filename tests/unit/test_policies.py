@@ -12,8 +12,7 @@ from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
 from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life import restart
-from tfcluster_operator.life.ending import Ending, ending_of, name_of, words_for
-from tfcluster_operator.life.verdict import judge_failure, judge_success
+from tfcluster_operator.life.ending import Ending, ending_of, judge_failure, judge_success, name_of, words_for
 from tfcluster_operator.objects.pod import Exit, Noted
 
 # --- ending

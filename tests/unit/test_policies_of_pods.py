@@ -10,7 +10,7 @@ from observed_pods import ended, pod, roster
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.life import departures, rollout, start_order, verdict
+from tfcluster_operator.life import departures, ending, rollout, start_order
 
 
 # --- deadline
@@ -26,7 +26,7 @@ from tfcluster_operator.life import departures, rollout, start_order, verdict
 )
 def test_deadline_counts_from_the_start(limit, started, now, over):
     cluster = make_cluster({"worker": 1}, **({"activeDeadlineSeconds": limit} if limit is not None else {}))
-    found = verdict.judge_deadline(cluster, Ledger(started_at=started), now)
+    found = ending.judge_deadline(cluster, Ledger(started_at=started), now)
     assert (found is not None) is over
     assert not over or (found.kind, found.reason) == ("Failed", "DeadlineExceeded")
 
@@ -48,7 +48,7 @@ FINISHED = Ledger(started_at=NOW - 100, finished_at=NOW - 20, verdict=Verdict("F
     ],
 )
 def test_time_left_is_of_the_deadline_or_then_of_the_ttl(spec, known, left):
-    assert verdict.seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
+    assert ending.seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
 
 
 # --- start order
@@ -220,8 +220,8 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
 @pytest.mark.parametrize(
     ("grace", "node", "words"),
     [
-        (None, "node-7", ["node node-7 does not confirm", "set forceDeleteAfterSeconds", "--force"]),
-        (60, "node-7", ["node node-7 does not confirm", "deleted by force 60 s after"]),
+        (None, "node-7", ["node node-7 has not confirmed", "set forceDeleteAfterSeconds", "--force"]),
+        (60, "node-7", ["node node-7 has not confirmed", "force-deleted 60 s after"]),
         (None, "", ["its end is not confirmed"]),
     ],
 )
@@ -236,5 +236,5 @@ def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
     kept = pod(leaving=NOW, grace=0.0)
     kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))
     told = departures.stuck_words(make_cluster({"worker": 1}, forceDeleteAfterSeconds=5), kept)
-    assert "the finalizer example.com/keep keeps it" in told
+    assert "the finalizer example.com/keep remains" in told
     assert "force" not in told

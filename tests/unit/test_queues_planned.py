@@ -97,7 +97,7 @@ LOST_GROWTH = (*TWICE, "evict 1", "end worker-0", "end worker-1")
 @pytest.mark.parametrize(
     ("steps", "kind", "says"),
     [
-        ([PAIR], "Ready", "False WaitingForQuota: Kueue has said nothing of it yet"),
+        ([PAIR], "Ready", "False WaitingForQuota: Kueue has not evaluated it yet"),
         ([PAIR], "Suspended", "True WaitingForQuota"),
         ([PAIR, "short of 2"], "Ready", "False WaitingForQuota: Workload tfcluster-demo.0 waits in queue team: of 2"),
         ([PAIR, "grant 0"], "Ready", "True AllTasksReady"),
@@ -135,7 +135,7 @@ def test_quota_that_waits_for_checks_starts_nothing():
     queue.edit_claim({"status": {"admissionChecks": checks, "conditions": reserved}})
     queue.settle(queue.cluster)
     assert queue.tasks() == ""
-    assert queue.condition("Ready")[2].endswith("it has quota, and waits for admission checks: budget (Pending)")
+    assert queue.condition("Ready")[2].endswith("quota is reserved; waiting for admission checks: budget (Pending)")
 
 
 def test_edit_while_it_waits_keeps_its_place_in_the_queue():
@@ -180,7 +180,7 @@ def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
     assert {"deletionTimestamp" in queue.objects["Pod", name]["metadata"] for name in queue.names("Pod")} == {True}
     assert not any(action.reason == reasons.QUOTA_REQUEST_CHANGED for action in queue.plan(queue.cluster).actions)
     assert "admission" in queue.claim()["status"], "its pods have not ended yet"
-    assert "its 3 pods end before" in queue.condition("Ready")[2]
+    assert "its 3 pods to end before" in queue.condition("Ready")[2]
     queue.settle(queue.cluster)
     assert "admission" not in queue.claim()["status"]
     no = dict.fromkeys(("QuotaReserved", "Admitted", "PodsReady"), "False")
@@ -193,7 +193,7 @@ def test_workload_that_a_user_deactivates_is_not_queued_again():
     queue.evict(0, "Deactivated")
     assert queue.tasks() == ""
     assert "Requeued" not in queue.says_of(FIRST)
-    words = "deactivated (Deactivated: for another), until somebody sets spec.active of the Workload to true"
+    words = "deactivated (Deactivated: for another): set its spec.active to true"
     assert words in queue.condition("Ready")[2]
 
 

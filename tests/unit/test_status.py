@@ -50,11 +50,11 @@ def test_a_running_cluster_is_ready():
         ("Ready", "True", "AllTasksReady", "3 of 3 ready"),
         ("Suspended", "False", "NotSuspended", "spec.suspend is false"),
         ("Succeeded", "False", "NotFinished", "waiting for all tasks of chief to end with exit code 0"),
-        ("Failed", "False", "NotFinished", "no failure is final yet"),
+        ("Failed", "False", "NotFinished", "the cluster has not failed"),
         ("Stalled", "False", "NotStalled", "the cluster has not failed"),
-        ("MembershipPublished", "True", "Published", "every running pod was told of its view; newest epoch 4"),
-        ("UpToDate", "True", "AllCurrent", "every pod is made from the present template"),
-        ("NameConflict", "False", "NoConflict", "no name is taken by others"),
+        ("MembershipPublished", "True", "Published", "all running pods have their current view; newest epoch 4"),
+        ("UpToDate", "True", "AllCurrent", "all pods match the current template"),
+        ("NameConflict", "False", "NoConflict", "no name conflicts"),
     ]
     seen = {"observedGeneration": 4, "lastTransitionTime": NOW_TEXT}
     fields = ("type", "status", "reason", "message")
@@ -67,7 +67,7 @@ def test_a_running_cluster_is_ready():
         "restarts": 0,
         "startTime": "2027-01-15T08:00:00.000Z",
         "jobs": {"chief": job("chief", 1), "worker": job("worker", 2)},
-        "internal": {"jobs": {"chief": {"startedIndexes": "0"}, "worker": {"startedIndexes": "0-1"}}},
+        "internal": {"jobs": {"chief": {"started": "0"}, "worker": {"started": "0-1"}}},
         "conditions": [{**dict(zip(fields, one, strict=True)), **seen} for one in says],
     }
 
@@ -176,7 +176,7 @@ def test_a_suspended_cluster_is_not_ready_and_says_why():
     world = InMemoryWorld()
     world.settle(cluster)
     status = report(cluster, world)
-    assert condition(status, "Ready") == ("False", "Suspended", "suspended by spec.suspend: no pods")
+    assert condition(status, "Ready") == ("False", "Suspended", "suspended: spec.suspend is true")
     assert condition(status, "Suspended") == ("True", "Suspended", "spec.suspend is true")
     assert condition(status, "MembershipPublished")[0] == "True"
     counts = status["tasks"], status["readyTasks"], status["jobs"]["worker"]["replicas"]
@@ -203,7 +203,7 @@ def test_membership_is_published_when_every_view_is_written_and_told(happens, mi
     for happening in happens:
         happening(world)
     found = condition(report(cluster, world), "MembershipPublished")
-    assert found == ("False", "Publishing", f"1 not told yet: {missing}") if missing else found[0] == "True"
+    assert found == ("False", "Publishing", f"1 not updated yet: {missing}") if missing else found[0] == "True"
 
 
 # --- accelerators

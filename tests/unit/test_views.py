@@ -9,7 +9,7 @@ import pytest
 from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled, views_for
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life import views
 from tfcluster_operator.objects.config_map import read_file

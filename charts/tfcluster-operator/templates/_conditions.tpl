@@ -1,9 +1,9 @@
 {{/*
-Whose the definition of the kind is: "ours" where there is none yet, or the one there belongs to this release; else
-"nobody's", or "release X in namespace Y".  Nothing where the release shall have none.
+The owner of the CRD: "ours" if it does not exist or belongs to this release, otherwise "not part of a release" or
+"release X in namespace Y".  Empty if the release does not contain the CRD.
 
-Helm refuses to touch an object without its marks of ownership: one from the folder crds/ of an older chart or from
-kubectl has none, and that of another release in this cluster has others.  What is rendered without a server is ours.
+Helm does not change an object without its ownership labels: a CRD from the folder crds/ of an older chart, or from
+kubectl, does not have them, and that of another release has others.  Without a server, the CRD is ours.
 */}}
 {{- define "tfcluster-operator.definition" -}}
 {{- if .Values.crds.enabled -}}
@@ -17,14 +17,13 @@ ours
 {{- else if and $name $namespace -}}
 release {{ $name }} in namespace {{ $namespace }}
 {{- else -}}
-nobody's
+not part of a release
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/*
-Whether there is an admission policy: where it shall be, and the server knows the kind.  Rendered without a server, helm
-knows no kinds at all, and then it is there.
+Whether the admission policy is rendered: if it is enabled and the server has its API, or without a server.
 */}}
 {{- define "tfcluster-operator.hasAdmissionPolicy" -}}
 {{- if .Values.admissionPolicy.enabled -}}

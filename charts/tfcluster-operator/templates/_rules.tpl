@@ -2,14 +2,14 @@
 All that the operator may do, and all that it does.  It reads no Secret and no Node, and can give nobody a right.
 */}}
 {{- define "tfcluster-operator.rules" -}}
-# A TFCluster is deleted for its ttlSecondsAfterFinished alone.
+# Only for ttlSecondsAfterFinished.
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters]
   verbs: [delete, get, list, watch]
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters/status]
   verbs: [patch]
-# Owner references with blockOwnerDeletion are refused without it; it permits nothing else.
+# Required for owner references with blockOwnerDeletion.
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters/finalizers]
   verbs: [update]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from tfcluster.tasks import name_of
-from tfcluster_operator.declaration.fields import is_whole
+from tfcluster_operator.declaration.quantities import is_whole
 
 Path = tuple[str | int, ...]
 _SHOWN: Final = 80

@@ -1,4 +1,4 @@
-"""The first field that an edit changed in what a job's pods are made from, for people to read."""
+"""The first field that an edit changed in what a job's pods are created from, for people to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcluster_operator.declaration.spec import TFCluster
 
 
 def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
-    """Name the first field whose change makes a job's pods outdated.
+    """Return the name of the first field whose change makes a job's pods outdated.
 
     Returns:
         A path such as ``containers[tensorflow].image`` in the pod's spec, or ``scheduling.spread`` in the cluster's;
@@ -32,7 +32,7 @@ def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
 
 
 def older_template(job: str, field: str) -> str:
-    """Say which field made the pods of a job outdated, where it is known."""
+    """Return which field made the pods of a job outdated, where it is known."""
     return f"pods of job {job} have an older template" + (f" ({field} changed)" if field else "")
 
 

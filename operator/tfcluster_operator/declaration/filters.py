@@ -41,16 +41,16 @@ class Visible:
     indices: frozenset[int]
 
     def within(self, count: int) -> tuple[int, ...]:
-        """Give the visible indices below ``count``, ascending."""
+        """Return the visible indices below ``count``, ascending."""
         return tuple(range(count)) if self.everything else tuple(sorted(i for i in self.indices if i < count))
 
     def count(self, below: int) -> int:
-        """Tell how many indices below this one are visible."""
+        """Return how many indices below this one are visible."""
         return below if self.everything else sum(index < below for index in self.indices)
 
 
 def visible(texts: tuple[str, ...], job: str) -> Visible:
-    """Tell which tasks of a job a task with these device filters sees (besides itself)."""
+    """Return which tasks of a job a task with these device filters sees (besides itself)."""
     if not texts:
         return Visible(everything=True, indices=frozenset())
     matching = [f for f in map(parse, texts) if f is not None and f.job in (None, job)]

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
 
 #: The object of the status that only the operator reads.
 INTERNAL: Final = "internal"
@@ -22,7 +24,7 @@ _NONE: Final[frozenset[Any]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the cluster ended, for ever: the condition that became true, its reason and its message.
+    """How the cluster ended, forever: the condition that became true, its reason and its message.
 
     ``generation`` is that of the spec by which it was judged, 0 while that is not written down.
     """
@@ -74,7 +76,7 @@ class JobRecord:
     tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
     grows with each restart of the whole job: pods of an earlier one are deleted, and jobs of the same one were started
     together.  ``restart_at`` is when its pods are
-    made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
+    re-created, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
     says as much of single tasks.  ``lost`` are the tasks that ``replaced`` counts already and that have no new pod yet.
     ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.  ``begun`` says that a job with a
     startAfter has started, and waits no more, until all its pods are replaced together.
@@ -93,7 +95,7 @@ class JobRecord:
     lost: Mapping[int, Lost] = field(default_factory=dict)
 
     def awaits_retry(self, index: int) -> Failing | None:
-        """Tell of a task that failed and whose pod was not made again yet; None of any other."""
+        """Tell of a task that failed and whose pod was not re-created yet; None of any other."""
         return None if index in self.started else self.failing.get(index)
 
 
@@ -127,27 +129,27 @@ class Ledger:
     failures: tuple[LastRestart, ...] = field(default=(), compare=False)
 
     def of(self, job: str) -> JobRecord:
-        """Give the record of a job, an empty one where nothing happened yet."""
+        """Return the record of a job, an empty one where nothing happened yet."""
         return self.jobs.get(job, JobRecord())
 
     def next_incarnation(self) -> int:
-        """Give a number that no job has had: the jobs that have the same one were started together."""
+        """Return a number that no job has had: the jobs that have the same one were started together."""
         return 1 + max((record.incarnation for record in self.jobs.values()), default=0)
 
     def with_job(self, job: str, **changes: Any) -> Ledger:
-        """Give the ledger with some fields of one job's record changed."""
+        """Return the ledger with some fields of one job's record changed."""
         return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
 
     def tells_more_than(self, written: Ledger) -> bool:
-        """Tell whether this ledger holds what the written one lacks and a crash would lose: evidence, or a count."""
+        """Return whether this ledger holds what the written one lacks and a crash would lose: evidence, or a count."""
         return self.holds_evidence(written) or self.counts_more_than(written)
 
     def counts_more_than(self, written: Ledger) -> bool:
-        """Tell whether this ledger counts a lost pod that the written one does not."""
+        """Return whether this ledger counts a lost pod that the written one does not."""
         return any(record.replaced > written.of(name).replaced for name, record in self.jobs.items())
 
     def holds_evidence(self, written: Ledger) -> bool:
-        """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.
+        """Return whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.
 
         While it cannot be written down, what it tells of stays as it is; a lost pod is replaced all the same.
         """
@@ -165,6 +167,23 @@ class Ledger:
         )
 
 
+#: What ``status.internal`` keeps of the whole cluster; its jobs are kept beside that.
+_OF_THE_CLUSTER: Final = ("granted", "regrants", "gangs", "gave_up")
+_INDICES: Final = ("completed", "started")
+#: What it keeps of a job, of which users can read the rest.
+_OF_A_JOB: Final = (
+    "incarnation",
+    "in_row",
+    "restart_at",
+    "begun",
+    *_INDICES,
+    "counted",
+    "failing",
+    "lost",
+)
+_Read = TypeVar("_Read")
+
+
 def read(status: Mapping[str, Any]) -> Ledger:
     """Read the ledger from a TFCluster's status; what is missing or malformed there counts as never happened."""
     verdict = None
@@ -176,8 +195,11 @@ def read(status: Mapping[str, Any]) -> Ledger:
                 str(condition.get("message", "")),
                 int(condition.get("observedGeneration") or 0),
             )
-    last = status.get("lastRestart") or {}
-    return Ledger(
+    last, internal = status.get("lastRestart") or {}, _object(status.get(INTERNAL))
+    known = _converted({key: internal[key] for key in _OF_THE_CLUSTER if key in internal}, Ledger())
+    shown, notes = _object(status.get("jobs")), _object(internal.get("jobs"))
+    return replace(
+        known,
         started_at=_seconds(status.get("startTime")),
         finished_at=_seconds(status.get("completionTime")),
         restarts=int(status.get("restarts") or 0),
@@ -192,52 +214,25 @@ def read(status: Mapping[str, Any]) -> Ledger:
         )
         if last
         else None,
-        jobs=_jobs(status),
-        **_of_the_whole(status),
+        jobs={name: _job(_object(shown.get(name)), _object(notes.get(name))) for name in {**shown, **notes}},
     )
 
 
-def _of_the_whole(status: Mapping[str, Any]) -> dict[str, Any]:
-    internal = status.get(INTERNAL)
-    if not isinstance(internal, Mapping):
-        return {}
-    gave_up = internal.get("gaveUp") or {}
-    return {
-        "granted": {name: int(count) for name, count in (internal.get("granted") or {}).items()},
-        "regrants": int(internal.get("regrants") or 0),
-        "gangs": {name: _seconds(since) for name, since in (internal.get("gangs") or {}).items()},
-        "gave_up": GaveUp(int(gave_up.get("generation") or 0), str(gave_up.get("message"))) if gave_up else None,
-    }
+def _job(shown: Mapping[str, Any], notes: Mapping[str, Any]) -> JobRecord:
+    indices = {name: read_indices(notes[name]) for name in _INDICES if name in notes}
+    known = _converted({**notes, **indices}, JobRecord())
+    return replace(known, restarts=int(shown.get("restarts") or 0), replaced=int(shown.get("disruptions") or 0))
 
 
-def _jobs(status: Mapping[str, Any]) -> dict[str, JobRecord]:
-    told: Mapping[str, Any] = status.get("jobs") or {}
-    internal = status[INTERNAL].get("jobs") or {} if isinstance(status.get(INTERNAL), Mapping) else {}
-    return {name: _job(told.get(name) or {}, internal.get(name) or {}) for name in {**told, **internal}}
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _job(told: Mapping[str, Any], internal: Mapping[str, Any]) -> JobRecord:
-    return JobRecord(
-        restarts=int(told.get("restarts") or 0),
-        replaced=int(told.get("disruptions") or 0),
-        incarnation=int(internal.get("incarnation") or 0),
-        in_row=int(internal.get("restartsInRow") or 0),
-        restart_at=_seconds(internal.get("restartTime")),
-        begun=internal.get("begun") is True,
-        completed=read_indices(internal.get("completedIndexes")),
-        started=read_indices(internal.get("startedIndexes")),
-        counted=frozenset(internal.get("countedPods") or ()),
-        failing={
-            int(index): Failing(int(of.get("inRow") or 0), _seconds(of.get("retryTime")))
-            for index, of in (internal.get("failing") or {}).items()
-            if index.isdecimal()
-        },
-        lost={
-            int(index): Lost(str(of.get("pod") or ""), int(of.get("attempt") or 0))
-            for index, of in (internal.get("lost") or {}).items()
-            if index.isdecimal()
-        },
-    )
+def _converted(fields: Mapping[str, Any], otherwise: _Read) -> _Read:
+    try:
+        return msgspec.convert(fields, type(otherwise), str_keys=True)
+    except msgspec.ValidationError:
+        return otherwise
 
 
 def cluster_fields(ledger: Ledger) -> dict[str, Any]:
@@ -260,52 +255,22 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
-    """Spell what users may read of one job's life for the status."""
+    """Spell what users can read of one job's life for the status."""
     return {"restarts": record.restarts, "disruptions": record.replaced}
 
 
 def internal_fields(ledger: Ledger) -> dict[str, Any]:
     """Spell what only the operator needs, for ``status.internal``; what never happened is left out."""
-    jobs = {name: of_job for name, record in ledger.jobs.items() if (of_job := _internal(record))}
-    fields: dict[str, Any] = {"jobs": jobs}
-    if ledger.granted:
-        fields["granted"] = dict(ledger.granted)
-    if ledger.regrants:
-        fields["regrants"] = ledger.regrants
-    if ledger.gangs:
-        fields["gangs"] = {name: timestamp(since) for name, since in sorted(ledger.gangs.items())}
-    if (gave_up := ledger.gave_up) is not None:
-        fields["gaveUp"] = {"generation": gave_up.generation, "message": gave_up.message}
-    return fields
+    jobs = {name: notes for name, record in ledger.jobs.items() if (notes := _notes(record))}
+    whole = {name: value for name in _OF_THE_CLUSTER if (value := getattr(ledger, name))}
+    spelled: dict[str, Any] = msgspec.to_builtins({"jobs": jobs, **whole}, str_keys=True)
+    return spelled
 
 
-def _internal(record: JobRecord) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if record.incarnation:
-        fields["incarnation"] = record.incarnation
-    if record.in_row:
-        fields["restartsInRow"] = record.in_row
-    if record.restart_at:
-        fields["restartTime"] = timestamp(record.restart_at)
-    if record.begun:
-        fields["begun"] = True
-    if record.completed:
-        fields["completedIndexes"] = write_indices(record.completed)
-    if record.started:
-        fields["startedIndexes"] = write_indices(record.started)
-    if record.counted:
-        fields["countedPods"] = sorted(record.counted)
-    if record.failing:
-        fields["failing"] = {
-            str(index): {"inRow": of.in_row, "retryTime": timestamp(of.retry_at)}
-            for index, of in sorted(record.failing.items())
-        }
-    if record.lost:
-        fields["lost"] = {
-            str(index): {**({"pod": of.pod} if of.pod else {}), "attempt": of.attempt}
-            for index, of in sorted(record.lost.items())
-        }
-    return fields
+def _notes(record: JobRecord) -> dict[str, Any]:
+    notes: dict[str, Any] = {name: value for name in _OF_A_JOB if (value := getattr(record, name))}
+    notes.update({name: write_indices(notes[name]) for name in _INDICES if name in notes})
+    return {**notes, "counted": sorted(record.counted)} if record.counted else notes
 
 
 def write_indices(indices: Iterable[int]) -> str:

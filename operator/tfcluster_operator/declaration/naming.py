@@ -1,16 +1,15 @@
 """Names, labels and addresses: the only place that formats them.
 
-Names are deterministic, so that a second create of the same task is told apart by the API server (AlreadyExists), and
-addresses are DNS names, never pod IPs: a worker that returns at the same address re-joins a running TensorFlow program
-by itself, at another address never.
+Names are deterministic, so that a second create of the same task is distinguished by the API server (AlreadyExists),
+and addresses are DNS names, never pod IPs: a worker that returns at the same address re-joins a running TensorFlow
+program by itself, at another address never.
 """
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import Final
-
-from tfcluster_operator.declaration.digests import digest
 
 GROUP: Final = "tfcluster.dev"
 VERSION: Final = "v1alpha1"
@@ -39,30 +38,30 @@ LABEL_COLOCATED: Final = f"{GROUP}/colocated"
 
 #: What the pod was last told of its view, a digest; patching it makes the kubelet refresh the mount at once.
 ANNOTATION_VIEW: Final = f"{GROUP}/view"
-#: What the pod was made from; when it differs from the spec's, the pod is replaced.
+#: What the pod was created from; when it differs from the spec's, the pod is replaced.
 ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
 #: How often the task's pod failed in a row before this one; the delay before the next replacement grows with it.
 ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
-#: On a pod of a cluster with a gang: the scheduler that the operator chose for it; admission may have put in another.
+#: On a pod of a cluster with a gang: the scheduler that the operator chose for it; admission might have put in another.
 ANNOTATION_SCHEDULER: Final = f"{GROUP}/scheduler"
 #: On a pod in place of a lost one: how many lost pods of its job were counted by then, that one among them.
 ANNOTATION_REPLACEMENT: Final = f"{GROUP}/replacement"
-#: The container whose end is the task's end, as the template has it: others may put theirs before it.
+#: The container whose end is the task's end, as the template has it: others can put theirs before it.
 ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
-#: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
+#: How often the job had been restarted as a whole when the pod was created; a pod of an earlier number is replaced.
 ANNOTATION_INCARNATION: Final = f"{GROUP}/incarnation"
-#: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it may drain.
+#: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it can drain.
 ANNOTATION_SURPLUS_SINCE: Final = f"{GROUP}/surplus-since"
 #: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.
 ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
 
-#: What a Workload was made from: the digest of what a pod of each podSet asks for, as {podSet: digest} in JSON.
+#: What a Workload was created from: the digest of what a pod of each podSet asks for, as {podSet: digest} in JSON.
 ANNOTATION_ASKS: Final = f"{GROUP}/asks"
 
 #: The PriorityClass that we wrote into a PodGroup; Kubernetes writes its default where we write none.
 ANNOTATION_PRIORITY: Final = f"{GROUP}/priority-class"
 
-#: That the pods of a PodGroup had their places, where its scheduler does not tell that for ever.
+#: That the pods of a PodGroup had their places, where its scheduler does not report that forever.
 ANNOTATION_PLACED: Final = f"{GROUP}/placed"
 
 #: When a Workload without quota was written last, in seconds since the epoch: see model/claims.py.
@@ -80,17 +79,17 @@ ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
 
 
 def service_name(cluster: str) -> str:
-    """Name the headless Service of a cluster."""
+    """Return the name of the headless Service of a cluster."""
     return cluster
 
 
 def view_name(cluster: str, job: str) -> str:
-    """Name the ConfigMap with the views of one job's tasks."""
+    """Return the name of the ConfigMap with the views of one job's tasks."""
     return f"{cluster}-{dns_job(job)}"
 
 
 def budget_name(cluster: str, job: str) -> str:
-    """Name the PodDisruptionBudget of one job's tasks."""
+    """Return the name of the PodDisruptionBudget of one job's tasks."""
     return f"{cluster}-{dns_job(job)}"
 
 
@@ -99,7 +98,7 @@ _LONGEST_LABEL: Final = 63
 
 
 def gang_name(cluster: str, round_of: int, job: str = "") -> str:
-    """Name the PodGroup of the tasks that start together, in this round of starts.
+    """Return the name of the PodGroup of the tasks that start together, in this round of starts.
 
     No name of a cluster or of a job has a dot, and no job's begins with a digit, so that no two are one.  A name that
     could be no label's value ends with its digest.
@@ -107,12 +106,12 @@ def gang_name(cluster: str, round_of: int, job: str = "") -> str:
     name = ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
     if len(name) <= _LONGEST_LABEL:
         return name
-    # NB: with scheduler-plugins it is the value of a label, and the name of a pod may be as long without a round.
+    # With scheduler-plugins it is the value of a label, and the name of a pod might be as long without a round.
     return f"{name[: _LONGEST_LABEL - 1 - len(digest(name))]}.{digest(name)}"
 
 
 def claim_name(cluster: str, number: int) -> str:
-    """Name a Workload by which a cluster asks its queue for quota, from 0 up.
+    """Return the name of a Workload by which a cluster asks its queue for quota, from 0 up.
 
     Kueue has the Workloads of all kinds of jobs beside each other, so the kind is in the name.
     """
@@ -120,7 +119,7 @@ def claim_name(cluster: str, number: int) -> str:
 
 
 def claim_number(name: str) -> int:
-    """Give the number of a Workload; -1 where it is not named as one of ours."""
+    """Return the number of a Workload; -1 where it is not named as one of ours."""
     number = name.rpartition(".")[2]
     named = name.startswith(_OF_A_CLAIM) and number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
     return int(number) if named else -1
@@ -138,19 +137,19 @@ def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
 
 
 def guests_policy_name(cluster: str) -> str:
-    """Name the NetworkPolicy that lets in who is no task; no job's name begins with a digit."""
+    """Return the name of the NetworkPolicy that lets in who is no task; no job's name begins with a digit."""
     return f"{cluster}.0.allow-from"
 
 
 def pod_name(cluster: str, job: str, index: int) -> str:
-    """Name the first pod of one task; it is also the hostname of every pod of it."""
+    """Return the name of the first pod of one task; it is also the hostname of every pod of it."""
     return f"{cluster}-{dns_job(job)}-{index}"
 
 
-# NB: a pass over thousands of tasks asks for them several times; few are kept, because 10,000 take a megabyte.
+# A pass over thousands of tasks asks for them several times; few are kept, because 10,000 take a megabyte.
 @lru_cache(maxsize=64)
 def first_pod_names(cluster: str, job: str, replicas: int) -> tuple[str, ...]:
-    """Name the first pod of each task of a job, in the order of the indices."""
+    """Return the name of the first pod of each task of a job, in the order of the indices."""
     return tuple(pod_name(cluster, job, index) for index in range(replicas))
 
 
@@ -160,7 +159,7 @@ def later_pod_name(first: str, number: int) -> str:
 
 
 def first_pod_name(name: str) -> tuple[str, int]:
-    """Give the name of a task's first pod and the number of this one, 0 of the first.
+    """Return the name of a task's first pod and the number of this one, 0 of the first.
 
     No task's first pod has a name that could be taken for a later one's: it ends with a hyphen and the index.
     """
@@ -170,7 +169,7 @@ def first_pod_name(name: str) -> tuple[str, int]:
 
 
 def index_of(pod: str) -> int:
-    """Give the index of the task whose pod has this name; 0 where the name is none of ours."""
+    """Return the index of the task whose pod has this name; 0 where the name is none of ours."""
     index = first_pod_name(pod)[0].rpartition("-")[2]
     return int(index) if index.isascii() and index.isdecimal() and len(index) <= _LONGEST_NUMBER else 0
 
@@ -180,7 +179,7 @@ _LONGEST_NUMBER: Final = 9
 
 
 def resolver_name(digest: str) -> str:
-    """Name the ConfigMap that delivers the resolver to all pods of a namespace.
+    """Return the name of the ConfigMap that delivers the resolver to all pods of a namespace.
 
     The name proves the content: nobody can make another archive with the same first 32 digits.
     """
@@ -188,7 +187,7 @@ def resolver_name(digest: str) -> str:
 
 
 def is_of_the_resolver(config_map: str) -> bool:
-    """Tell whether a ConfigMap of this name should hold a copy of the resolver for all pods of its namespace."""
+    """Return whether a ConfigMap of this name should hold a copy of the resolver for all pods of its namespace."""
     return config_map.startswith(_OF_THE_RESOLVER)
 
 
@@ -196,13 +195,14 @@ _OF_THE_RESOLVER: Final = "tfcluster-resolver-"
 _PROVING: Final = 32
 
 
+@lru_cache(maxsize=1024)
 def dns_job(job: str) -> str:
     """Spell a job for DNS: TensorFlow allows no hyphen in a job's name, Kubernetes allows no underscore."""
     return job.replace("_", "-")
 
 
 def address(*, cluster: str, namespace: str, job: str, index: int, port: int, cluster_domain: str) -> str:
-    """Give the "host:port" at which a task is reached, whatever pod runs it.
+    """Return the "host:port" at which a task is reached, whatever pod runs it.
 
     Args:
         cluster: the TFCluster's name.
@@ -250,5 +250,10 @@ def task_labels(cluster: str, job: str, index: int) -> dict[str, str]:
 
 
 def job_selector(cluster: str, job: str) -> str:
-    """Give the label selector of a job's pods, as /scale reports it to an autoscaler."""
+    """Return the label selector of a job's pods, as /scale reports it to an autoscaler."""
     return f"{LABEL_CLUSTER}={cluster},{LABEL_JOB}={job}"
+
+
+def digest(text: str) -> str:
+    """Shorten a text to 16 characters, to tell whether another is the same."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import Colocation, Job, Spread, TFCluster
 
 
@@ -25,7 +25,7 @@ def colocated(cluster: TFCluster, job: Job) -> dict[str, str]:
 
 
 def made_from(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list[dict[str, Any]]:
-    """Tell what a job's places add to what its pods are made from, as JSON; an edit of it replaces them."""
+    """Return what a job's places add to what its pods are created from, as JSON; an edit of it replaces them."""
     added: list[dict[str, Any]] = []
     if colocation is not None:
         added.append({"colocate": [colocation.topology_key, colocation.when_unsatisfiable]})
@@ -35,12 +35,12 @@ def made_from(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list
 
 
 def problems(job: Job) -> Iterator[str]:
-    """Tell which rules of a job's template do not go together with its places."""
+    """Return which rules of a job's template do not go together with its places."""
     spec: Mapping[str, Any] = job.template.get("spec") or {}
     where = f"spec.jobs.{job.name}.template.spec"
     near = (spec.get("affinity") or {}).get("podAffinity") or {}
     strict = job.colocation is not None and job.colocation.when_unsatisfiable == "DoNotSchedule"
-    # NB: to the scheduler only a pod that matches all of these rules at once is one to be near to.
+    # To the scheduler only a pod that matches all of these rules at once is one to be near to.
     if strict and near.get("requiredDuringSchedulingIgnoredDuringExecution"):
         yield (
             f"{where}.affinity.podAffinity: spec.scheduling.colocate requires to be near its tasks, and no pod would "

@@ -32,3 +32,8 @@ def whole(value: Any) -> int | None:
     """Read a quantity of what is granted whole, such as a GPU; None where it is none, or a fraction, or negative."""
     number = quantity(value)
     return int(number) if number is not None and number >= 0 and number == number.to_integral_value() else None
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value of JSON is a whole number."""
+    return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))

@@ -14,31 +14,31 @@ ALL_TASKS_READY: Final = "AllTasksReady"
 TASKS_NOT_READY: Final = "TasksNotReady"
 #: spec.suspend is true: there are no pods.
 SUSPENDED: Final = "Suspended"
-#: The spec breaks a rule that the CRD's validation should have refused (an old CRD is installed, say).
+#: The spec breaks a rule that the CRD's validation should have rejected (an old CRD is installed, say).
 INVALID_SPEC: Final = "InvalidSpec"
 #: A view would not fit into a ConfigMap; the message gives the size.
 VIEW_TOO_LARGE: Final = "ViewTooLarge"
 #: The TF_CONFIG of a task would not fit into an environment variable; the message gives the size.
 TF_CONFIG_TOO_LARGE: Final = "TFConfigTooLarge"
-#: The API server refused an object: quota, Pod Security, an unknown volume.  The message is the server's.
+#: The API server rejected an object: quota, Pod Security, an unknown volume.  The message is the server's.
 REJECTED: Final = "Rejected"
 #: The API server failed at a request: a webhook that is down, an overload.  The message is the server's.
 REQUEST_FAILED: Final = "RequestFailed"
 #: Another object than our copy of the resolver has the name of it: what it holds would run in every pod that mounts it.
 RESOLVER_UNTRUSTED: Final = "ResolverUntrusted"
-#: Something of ours is put right again and again because another writer undoes it.
+#: Something of ours is corrected again and again because another writer undoes it.
 CONFLICTING_WRITES: Final = "ConflictingWrites"
 #: The TFCluster is being deleted, and a finalizer keeps it for now: nothing is created or repaired any more.
 DELETING: Final = "Deleting"
 #: A task failed and its next try waits for its pause.
 BACKING_OFF: Final = "BackingOff"
-#: A pod should be gone and is not, and its name is needed: its node may be dead.
+#: A pod should be deleted and is not, and its name is needed: its node might be dead.
 STUCK_TERMINATING: Final = "StuckTerminating"
 #: A job waits until the jobs of its startAfter are ready.
 WAITING_FOR_JOB: Final = "WaitingForJob"
 #: The tasks of a gang wait until there is room for all of them at once; the message has the scheduler's words.
 WAITING_FOR_GANG: Final = "WaitingForGang"
-#: spec.scheduling.gang asks for what the API server does not offer, so that no pod of the gang is made.
+#: spec.scheduling.gang asks for what the API server does not offer, so that no pod of the gang is created.
 GANG_UNAVAILABLE: Final = "GangUnavailable"
 #: A gang had no places within its timeoutSeconds: the cluster has failed, or has no pods until an edit.
 GANG_TIMEOUT: Final = "GangTimeout"
@@ -46,7 +46,7 @@ GANG_TIMEOUT: Final = "GangTimeout"
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
 #: The cluster names a queue, and what it needs for it is not there or cannot be read.
 QUEUE_UNAVAILABLE: Final = "QueueUnavailable"
-#: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is gone.
+#: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is deleted.
 WAITING_FOR_PREDECESSOR: Final = "WaitingForPredecessor"
 #: The cluster has succeeded: every task that had to has ended with exit code 0.
 SUCCEEDED: Final = "Succeeded"
@@ -88,7 +88,7 @@ ROLLOUT_STALLED: Final = "RolloutStalled"
 WAITING_FOR_DELETE: Final = "WaitingForDelete"
 
 # --- whether the cluster is stuck for good (kstatus)
-#: The cluster may still become what it should be.
+#: The cluster might still become what it should be.
 NOT_STALLED: Final = "NotStalled"
 
 # --- whether a name we need is taken
@@ -100,15 +100,15 @@ NAME_TAKEN: Final = "NameTaken"
 # --- why an object is written or deleted (events)
 #: The object did not exist.
 CREATED: Final = "Created"
-#: The object was edited behind our back and is put right.
+#: The object was edited behind our back and is corrected.
 REPAIRED: Final = "Repaired"
 #: Membership, filters or accelerators changed: the view is rewritten.
 VIEW_CHANGED: Final = "ViewChanged"
-#: Tasks that left are gone, or a task is another pod, and nothing else changed in the view: it is rewritten.
+#: Tasks that left are deleted, or a task is another pod, and nothing else changed in the view: it is rewritten.
 VIEW_REFRESHED: Final = "ViewRefreshed"
 #: Who reaches the tasks changed: the NetworkPolicy is rewritten.
 ISOLATION_CHANGED: Final = "IsolationChanged"
-#: How many tasks an eviction must leave at work changed: the PodDisruptionBudget is rewritten.
+#: How many tasks an eviction must leave running changed: the PodDisruptionBudget is rewritten.
 BUDGET_CHANGED: Final = "BudgetChanged"
 #: Which tasks get their places together changed: the PodGroup is rewritten, or a pod that has no node yet is replaced.
 GANG_CHANGED: Final = "GangChanged"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
 
 from tfcluster_operator.declaration import naming, quantities
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
@@ -56,24 +59,25 @@ class Placement:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Colocation:
-    """That a job's tasks run in one topology domain with those of each other job that has the same.
+class Fields(msgspec.Struct, frozen=True, rename="camel"):
+    """A value that is read as it stands in the manifest."""
+
+
+class Colocation(Fields, frozen=True):
+    """That the tasks of ``jobs``, of all where none is named, run in one topology domain.
 
     ``topology_key`` is the label of nodes whose value tells their domain.
     """
 
-    topology_key: str
+    topology_key: Annotated[str, Meta(min_length=1)]
     when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
+    jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Colocation, frozen=True):
     """That a job's tasks are spread over topology domains: one has at most ``max_skew`` more of them than another."""
 
-    topology_key: str
-    max_skew: int = 1
-    when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
+    max_skew: Annotated[int, Meta(ge=1)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Job:
     pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
     their logs.  ``task_server`` says that the main container runs TensorFlow's server.  ``min_replicas`` is how many of
     its tasks belong to a gang, None where all do.  ``min_available`` is how many tasks, a number or a share such as
-    ``50%``, an eviction must leave at work; None leaves evictions free.  ``placements`` are where its queue lets its
+    ``50%``, an eviction must leave running; None leaves evictions free.  ``placements`` are where its queue lets its
     tasks run, none without a queue.  ``colocation`` and ``spread`` say where they run relative to other tasks.
     """
 
@@ -111,19 +115,19 @@ class Job:
     spread: tuple[Spread, ...] = ()
 
     def placement_of(self, index: int) -> Placement | None:
-        """Tell where a queue lets a task run; None where it says nothing."""
+        """Return where a queue lets a task run; None where it says nothing."""
         return next((one for one in self.placements if one.start <= index < one.stop), None)
 
     def filters_of(self, index: int) -> tuple[str, ...]:
-        """Give the device filters of one task; none means that it sees every task."""
+        """Return the device filters of one task; none means that it sees every task."""
         return self.task_filters.get(index, self.filters)
 
     def of_template(self, field: str) -> str:
-        """Give the text of a field in the template's spec, "" where it is left out."""
+        """Return the text of a field in the template's spec, "" where it is left out."""
         return str((self.template.get("spec") or {}).get(field) or "")
 
     def own_groups(self) -> frozenset[str]:
-        """Name the PodGroups, of whatever scheduler, that the template puts the pods in."""
+        """Return the names of the PodGroups, of whatever scheduler, that the template puts the pods in."""
         return frozenset(group for _, group in groups_of_template(self.template))
 
     def limits(self) -> dict[str, int]:
@@ -147,11 +151,10 @@ class Task:
         return f"{self.job.name}-{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class SuccessPolicy:
+class SuccessPolicy(Fields, frozen=True):
     """Which tasks must have ended with exit code 0 for the cluster to have succeeded."""
 
-    jobs: tuple[str, ...]
+    jobs: tuple[str, ...] = ()
     tasks: SuccessTasks = "All"
 
 
@@ -159,33 +162,32 @@ class SuccessPolicy:
 class UpdateStrategy:
     """What an edit of a template does.
 
-    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, may be down in a rolling update.
+    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, might be down in a rolling update.
     """
 
     type: UpdateType = "OnDelete"
     max_unavailable: int | str = 1
 
     def within(self, replicas: int) -> int:
-        """Tell how many tasks of a job may be unavailable in a rolling update."""
+        """Return how many tasks of a job might be unavailable in a rolling update."""
         if isinstance(self.max_unavailable, int):
             return max(1, self.max_unavailable)
         return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
-    """Who reaches the tasks; ``allow_from`` are NetworkPolicyPeers that are let in besides."""
+class Isolation(Fields, frozen=True):
+    """Who reaches the tasks; ``allow_from`` are NetworkPolicyPeers that are let in as well."""
 
     mode: IsolationMode = "None"
     port_scope: PortScope = "Task"
-    allow_from: tuple[Mapping[str, Any], ...] = ()
+    allow_from: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
     """Which tasks have their places together or not at all: of each job the first ``min_replicas``, else all of them.
 
-    ``timeout`` is for how many seconds they may wait for these places, None without a limit; ``on_timeout`` says what
+    ``timeout`` is for how many seconds they might wait for these places, None without a limit; ``on_timeout`` says what
     comes then.  ``scheduler`` is who finds the places, as the operator is set up.
     """
 
@@ -194,7 +196,7 @@ class Gang:
     scheduler: GangScheduler = KUBERNETES
 
     def least(self, job: Job) -> int:
-        """Tell how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
+        """Return how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
         usual = 0 if job.name == EVALUATOR else job.replicas
         return min(job.replicas, usual if job.min_replicas is None else job.min_replicas)
 
@@ -207,7 +209,7 @@ class TFCluster:
     ``gang``.  ``inject`` is whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.
     ``queue`` is the LocalQueue in which it waits for its quota, "" if none, and ``priority_class`` the
     WorkloadPriorityClass with which it does.  ``regrants`` counts how
-    often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership may change.
+    often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership can change.
     ``gave_up`` says why it is suspended though nobody has asked for that, "" if it is not.
     """
 
@@ -221,7 +223,7 @@ class TFCluster:
     suspend: bool
     jobs: tuple[Job, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
-    success_policy: SuccessPolicy = field(default_factory=lambda: SuccessPolicy(()))
+    success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
     backoff_limit: int | None = None
     active_deadline: int | None = None
     clean_pod_policy: CleanPodPolicy = "Running"
@@ -236,6 +238,8 @@ class TFCluster:
     priority_class: str = ""
     regrants: int = 0
     gave_up: str = ""
+    #: What it was read from.
+    raw: Any = field(default=None, compare=False, repr=False)
 
     @property
     def edition(self) -> int:
@@ -248,23 +252,23 @@ class TFCluster:
         return self.tf_config != "None"
 
     def chosen_scheduler(self, job: Job) -> str:
-        """Tell which scheduler the operator chooses for a job's pods; "" where the template or Kubernetes does."""
+        """Return which scheduler the operator chooses for a job's pods; "" where the template or Kubernetes does."""
         if self.gang is None or job.of_template("schedulerName"):
             return ""
         return self.gang.scheduler.name
 
     def job(self, name: str) -> Job | None:
-        """Give the job of this name."""
+        """Return the job of this name."""
         return next((job for job in self.jobs if job.name == name), None)
 
     def tasks(self) -> Iterator[Task]:
-        """Give every declared task, in the order of the jobs and then of the indices."""
+        """Return every declared task, in the order of the jobs and then of the indices."""
         for job in self.jobs:
             for index in range(job.replicas):
                 yield Task(job, index)
 
     def address_of(self, task: Task) -> str:
-        """Give a task's "host:port"."""
+        """Return a task's "host:port"."""
         return naming.address(
             cluster=self.name,
             namespace=self.namespace,
@@ -276,7 +280,7 @@ class TFCluster:
 
 
 def main_container(template: Mapping[str, Any]) -> str:
-    """Name the container whose end is the task's end: the one named tensorflow, else the first."""
+    """Return the name of the container whose end is the task's end: the one named tensorflow, else the first."""
     names = [str(one.get("name", "")) for one in (template.get("spec") or {}).get("containers") or ()]
     return choose_main(names)
 

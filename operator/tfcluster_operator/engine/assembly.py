@@ -85,11 +85,11 @@ class Engine:
         return (*(informer for scope in self._scopes.values() for informer in scope), *self._cluster_wide)
 
     def figures(self) -> Figures:
-        """Tell what is true of all clusters and of the queue now; only a leader's passes keep it so."""
+        """Return what is true of all clusters and of the queue now; only a leader's passes keep it so."""
         return figures_of(self._parents, self._reconciler.report_of, self._queue.overdue(), self._clock.wall())
 
     async def run(self, lead: asyncio.Event) -> None:
-        """Run for ever: the lists are kept warm at once, clusters are reconciled when this replica leads.
+        """Run forever: the lists are kept warm at once, clusters are reconciled when this replica leads.
 
         Nothing of a scope is reconciled before all its lists are in, because absence would be misread.
 

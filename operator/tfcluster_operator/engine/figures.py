@@ -49,7 +49,7 @@ def figures_of(
     return Figures(
         conditions=conditions,
         not_ready=not_ready,
-        # NB: times that the API server or an earlier operator wrote down may be ahead of ours, never here.
+        # Times that the API server or an earlier operator wrote down might be ahead of ours, never here.
         not_ready_oldest=now - not_ready_since,
         waiting=waiting,
         waiting_oldest={reason: now - since for reason, since in waiting_since.items()},

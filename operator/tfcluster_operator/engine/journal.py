@@ -1,8 +1,8 @@
 """What people are told of the passes: the log and the metrics.  Nothing here decides anything.
 
-One line an outcome: what a pass did, what it was refused, which failures it counted, and each change of Ready.  A line
-names objects and reasons.  NB: it never quotes a template or a task's own output: what a program prints when it fails,
-or a server when it refuses a field, may be a secret.
+One line an outcome: what a reconcile did, what it was rejected, which failures it counted, and each change of Ready.  A
+line names objects and reasons.  It never quotes a template or a task's own output: what a program prints when it fails,
+or a server when it rejects a field, might be a secret.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Account:
 
     ``epoch`` is the one that was published last, None before the first pass.  ``heard_at`` is when an edit was heard
     that no pass has looked at yet, ``changed_at`` when the change was heard that some running pod is not told of yet.
-    ``refused`` is what was told to be refused and has not passed since: generation, gate and reason.  ``placed_at`` is
-    when it last stopped to wait for quota or places, in seconds since the epoch.
+    ``rejected`` is what was told to be rejected and has not passed since: generation, gate and reason.  ``placed_at``
+    is when it last stopped to wait for quota or places, in seconds since the epoch.
     """
 
     generation: int = 0
@@ -49,7 +49,7 @@ class Account:
     placed_at: float = 0.0
 
     def hear(self, generation: int, now: float) -> bool:
-        """Note that an event told of this generation; tell whether it is news."""
+        """Note that an event told of this generation; return whether it is news."""
         if generation == self.generation:
             return False
         self.generation = generation
@@ -70,7 +70,7 @@ class Journal:
         self._elapsed = elapsed
 
     def pass_begins(self, account: Account, actions: Iterable[Action]) -> None:
-        """Note what a pass is about to do: a change of a view has been on its way since it was heard of."""
+        """Note what a reconcile is about to do: a change of a view has been on its way since it was heard of."""
         heard_at, account.heard_at = account.heard_at, None
         if account.changed_at is None and any(action.reason == reasons.VIEW_CHANGED for action in actions):
             account.changed_at = self._elapsed() if heard_at is None else heard_at
@@ -92,7 +92,7 @@ class Journal:
     def carried_out(
         self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
     ) -> None:
-        """Tell of what a pass did and what it was refused; what goes on being refused is told once."""
+        """Tell of what a reconcile did and what it was rejected; what continues being rejected is told once."""
         cluster, done = roster.cluster, outcome.actions
         for action in done:
             if (reason := _replacement(action, roster, ledger)) in REPLACEMENTS:
@@ -102,7 +102,7 @@ class Journal:
             counts = Counter(action.reason for action in done)
             _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
         refused = {(cluster.generation, gate, one.reason): one for gate, one in outcome.refused.items()}
-        # NB: between two tries nothing is refused; it is over when something passes the gate, or after an edit.
+        # Between two tries nothing is rejected; it is over when something passes the gate, or after an edit.
         passed = {step.gate for step in outcome.done}
         known = {one for one in account.refused if one[0] == cluster.generation and one[1] not in passed}
         if found := [finding for key, finding in refused.items() if key not in known]:
@@ -130,7 +130,7 @@ class Journal:
         self._metrics.status_writes.labels(outcome).inc()
 
     def status_refused(self, cluster: TFCluster, words: str, *, again: bool) -> None:
-        """Tell of a status that the server refused; what goes on being refused is told once."""
+        """Tell of a status that the server rejected; what continues being rejected is told once."""
         self.status_write("refused")
         if not again:
             message = f"the status cannot be written: {errors.masked(words)}"
@@ -139,11 +139,11 @@ class Journal:
     def pass_ends(
         self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float
     ) -> None:
-        """Note what is true when a pass has done what it could; now is in seconds since the epoch."""
+        """Note what is true when a reconcile has done what it could; now is in seconds since the epoch."""
         if waiting_since(roster.cluster.status) and not waiting_since(status):
             account.placed_at = now
         account.tasks = tally.tasks_of(roster, ledger)
-        # NB: not when it is written: two edits within a second are one status.
+        # Not when it is written: two edits within a second are one status.
         before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch
         account.epoch = int(status["epoch"])
         if account.epoch > int(before or 0):
@@ -154,20 +154,20 @@ class Journal:
             account.changed_at = None
 
     def pass_took(self, seconds: float, outcome: str) -> None:
-        """Count a pass."""
+        """Count a reconcile."""
         self._metrics.passes.labels(outcome).inc()
         self._metrics.pass_duration.observe(seconds)
 
 
 def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
-    """Give why an action replaces a pod, "" where it replaces none; each pod is replaced by one action."""
+    """Return why an action replaces a pod, "" where it replaces none; each pod is replaced by one action."""
     match action:
         case Create(reason=reason):
             return reason
         case Delete(kind="Pod", reason=reason) if reason in _REPLACED_BY_DELETION:
             return reason
         case Patch(kind="Pod", reason=reasons.POD_KEPT, uid=uid):
-            # NB: the pod that failed for all of its scope is kept, and its successor is one of a task without a pod.
+            # The pod that failed for all of its scope is kept, and its successor is one of a task without a pod.
             together = (
                 place.pod.incarnation != ledger.of(job).incarnation
                 for job, places in roster.places.items()

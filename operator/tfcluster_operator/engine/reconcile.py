@@ -1,6 +1,6 @@
 """One pass over one cluster, whatever caused it: observe, plan, carry out, report.
 
-Read this first.  Every decision is made by pure functions (packages life, plan and report); this is their order.
+Read this first.  Every decision is created by pure functions (packages life, plan and report); this is their order.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from tfcluster_operator.declaration import ledger, naming, reasons
@@ -47,13 +48,15 @@ _STATUS_EVERY: Final = 1.0
 _ON_ITS_WAY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
-#: The same for pods that should be gone, and how many of them are looked at.
+#: The same for pods that should be deleted, and how many of them are looked at.
 _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
 _LARGE: Final = 500
 #: So many turns of the loop: in the first the bytes of a request are read, in the next ones it is answered.
 _TURNS: Final = 3
+
+_REPLICAS: Final = attrgetter("replicas")
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -72,7 +75,7 @@ class _Memory:
     version: str = ""
     #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
     heard_of: bool = True
-    #: Whether it has had a pass before, so that what is to be created was there, and somebody took it.
+    #: Whether it has had a reconcile before, so that what is to be created was there, and somebody took it.
     visited: bool = False
     pending: Mapping[str, Any] | None = None
     untold: list[Action] = field(default_factory=list)
@@ -84,7 +87,7 @@ class _Memory:
     #: What was declared in the pass before, and the last field of each job that an edit changed since.
     declared: TFCluster | None = None
     edited: Mapping[str, str] = field(default_factory=dict)
-    #: Of a large cluster, the newest roster and the changes of the stores that it takes in.
+    #: The newest roster and the changes of the stores that it takes in.
     roll: Roster | None = None
     rolled_at: int = -1
     #: Why the status could not be written, where an event told so.
@@ -129,7 +132,7 @@ class Reconciler:
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> bool:
-        """Note that the API server has just told of this TFCluster; tell whether it is new or was edited."""
+        """Note that the API server has just told of this TFCluster; return whether it is new or was edited."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             self._stores.blocking.pop("" if memory is None else memory.uid, None)
@@ -139,7 +142,7 @@ class Reconciler:
         return body is not None and memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
-        """Give the newest status of a cluster, written or not, and what is remembered to tell of it."""
+        """Return the newest status of a cluster, written or not, and what is remembered to tell of it."""
         memory = self._memories.get(key)
         if memory is None:
             return self._durable(key), Account()
@@ -152,8 +155,8 @@ class Reconciler:
             Seconds until it wants another look, or None where events are enough.
 
         Raises:
-            RetryLater: the API server refused or did not answer; the condition says so where it could be written.
-            NextPart: there is more to do than one pass does, and nothing stands in its way.
+            RetryLater: the API server rejected or did not answer; the condition says so where it could be written.
+            NextPart: there is more to do than one reconcile does, and nothing stands in its way.
         """
         body = self._parents.get(key)
         if body is None or not is_ours(body):
@@ -169,7 +172,7 @@ class Reconciler:
 
     async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
         try:
-            cluster = parse(body, gang_scheduler=self._gang_scheduler)
+            cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             memory.account.tasks = {}
             return await self._report_invalid(key, body, error, memory)
@@ -181,17 +184,23 @@ class Reconciler:
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
         memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
         memory.declared = cluster
-        return await self._pass(key, cluster, memory)
+        try:
+            return await self._pass(key, cluster, memory)
+        finally:
+            if not _is_large(cluster):
+                # Of a small one it costs more memory than it saves time.
+                memory.roll = None
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
-        written = ledger.read(cluster.status)
+        written = known = ledger.read(cluster.status)
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
+            known = ledger.read(cluster.status)
         blocked = await self._look_at_blocked_names(cluster, memory)
         roster, stuck = await self._look(cluster, memory)
-        roster, known, planned = await self._decide(roster, memory)
-        # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
-        # Where pods are lost, somebody may be deleting everything, and our watch of TFClusters lag behind.
+        roster, known, planned = await self._decide(roster, known, memory)
+        # An event of a moment ago proves little: it might be the echo of our own status, behind which it is deleted.
+        # Where pods are lost, somebody might be deleting everything, and our watch of TFClusters lag behind.
         doubtful = planned.creates and (memory.visited or known.tells_more_than(written))
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
@@ -207,13 +216,13 @@ class Reconciler:
                 if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                     return again
                 self._journal.failures_counted(cluster, known)
-                # NB: the status of one that is no more, is being deleted, or has another's name is not written so.
+                # The status of one that no longer exists, is being deleted, or has another's name is not written so.
                 known_to_exist = True
             except errors.ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
-        # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
+        # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
         if not known_to_exist and (again := await self._when_leaving(key, cluster.uid)) is not None:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
@@ -228,7 +237,7 @@ class Reconciler:
             await self._tell(cluster, done)
             return None
         known = enter_done(roster, known, done)
-        # NB: what a queue grants meanwhile is for the next pass: these views, and this ledger, are not of that.
+        # What a queue grants in the meantime is for the next reconcile: these views, and this ledger, are not of that.
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
@@ -242,7 +251,7 @@ class Reconciler:
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
         waits = (*waits, *(seconds for seconds, _ in doubts))
-        # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
+        # Who holds a name might be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None
         return min(
@@ -256,30 +265,30 @@ class Reconciler:
         if self._parents.is_buried(uid):
             self._parents.remove(key, uid)
             return 0.0
-        # NB: a finalizer may keep it for long, and no other event of it may come.
+        # A finalizer can keep it for long, and no other event of it might come.
         return 0.0 if await self._parents.read_again(key, uid) else _STATUS_EVERY
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
-        """Classify what exists; tell whether a pod should be gone and is not."""
+        """Classify what exists; return whether a pod should be deleted and is not."""
         roster, now = await self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
-            # NB: the event that says that they are gone may have been lost.
+            # The event that says that they are deleted might have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await self._executor.look_at("Pod", pod.meta.name, cluster)
             roster = await self._call_roll(cluster, memory, roster.standing)
         return roster, bool(stuck)
 
-    async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
+    async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
         """Take stock, enter what has completed, and plan; the others get a turn between the parts of a large pass."""
         cluster, now = roster.cluster, self._clock()
-        known = take_stock(roster, ledger.read(cluster.status), now)
+        known = take_stock(roster, known, now)
         roster = roster.completed_by(known)
         await _breathe(cluster)
         memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
-            # An edit, or a pod that went and left room, may let pass what was refused.
+            # An edit, or a pod that went and left room, may let pass what was rejected.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
         planning = plan_in_turns(roster, known, memory.views.of_jobs, now, holds=memory.holds)
@@ -295,12 +304,11 @@ class Reconciler:
         await _breathe(cluster)
         calling = roll_in_turns(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
         roster = await _in_turns(calling, cluster)
-        # NB: of a small one it costs more memory than it saves time.
-        memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
+        memory.roll, memory.rolled_at = roster, changes
         return roster
 
     async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
-        """Look again, now and then, at others' objects that hold our names; tell whether there are any."""
+        """Look again, now and then, at others' objects that hold our names; return whether there are any."""
         now, blocking = self._clock(), self._stores.blocking.get(cluster.uid, {})
         if blocking and now - memory.looked_at_blocked >= _LOOK_AGAIN:
             memory.looked_at_blocked = now
@@ -323,14 +331,14 @@ class Reconciler:
         return None
 
     def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
-        """Give the seconds until a report may be written.
+        """Return the seconds until a report might be written.
 
         A cluster that was just created, or was ready a moment ago, and that only lacks ready tasks is ready soon: one
         report tells of all.
         """
         due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
-        # NB: an operator that finds the objects there tells at once: one before it has put the report off already, and
-        # died with it.  The event of their creation died, too.
+        # An operator that finds the objects there tells at once: one before it has put the report off already, and died
+        # with it.  The event of their creation died, too.
         created = any(action.reason == reasons.CREATED for action in memory.untold)
         known = self._durable(key)
         new = created and not known.get("observedGeneration")
@@ -358,7 +366,7 @@ class Reconciler:
             return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
             self._journal.status_write("conflict")
-            # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
+            # Somebody wrote in the meantime, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
         except errors.UnreachableError:
             self._journal.status_write("unanswered")
@@ -366,7 +374,7 @@ class Reconciler:
         except errors.ApiError as error:
             self._journal.status_refused(cluster, str(error), again=str(error) == memory.refusal)
             if str(error) != memory.refusal:
-                # NB: while the status cannot be written, an event is the only way to say so.
+                # While the status cannot be written, an event is the only way to say so.
                 memory.refusal = str(error)
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
                 await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
@@ -413,7 +421,7 @@ class Reconciler:
                 await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
 
-#: Whoever holds the name, or has made something else under it, may be none of whose events we hear.
+#: Whoever holds the name, or has made something else under it, might be none of whose events we hear.
 _TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _WARNINGS: Final = (
     reasons.POD_FAILED,
@@ -445,7 +453,8 @@ _OBSTACLES: Final = (
 
 
 def _is_large(cluster: TFCluster) -> bool:
-    return sum(job.replicas for job in cluster.jobs) > _LARGE
+    tasks: int = sum(map(_REPLICAS, cluster.jobs))
+    return tasks > _LARGE
 
 
 async def _breathe(cluster: TFCluster) -> None:
@@ -479,7 +488,7 @@ async def _status_of(  # noqa: PLR0917 - as the function that it has paused
 
 
 def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> dict[str, str]:
-    """Name the field whose edit made the pods of a job outdated, by the job's name."""
+    """Return the name of the field whose edit made the pods of a job outdated, by the job's name."""
     if known.verdict is not None or roster.cluster.suspend:
         return {}
     outdated = (job.name for job in roster.cluster.jobs if edited.get(job.name) and rollout_of(roster, job).old)
@@ -489,20 +498,20 @@ def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> di
 def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
     """Raise what the queue is to make of a pass that could not do everything: wait, or go on with the next part."""
     if outcome.cut_off or unwritten:
-        raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+        raise RetryLater(outcome.cut_off or "the status could not be written")
     if planned.partial and outcome.actions and not outcome.refused and not outcome.again:
         raise NextPart
 
 
 def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:
-    """Give the seconds until each gate that was closed in a pass is tried again."""
+    """Return the seconds until each gate that was closed in a reconcile is tried again."""
     for gate in outcome.refused:
         if (hold := memory.holds.gates.get(gate)) is not None:
             yield hold.until - now
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the JSON merge patch (RFC 7386) from one object to another."""
+    """Return the JSON merge patch (RFC 7386) from one object to another."""
     patch: dict[str, Any] = dict.fromkeys(key for key in before if key not in after)
     for key, value in after.items():
         known = before.get(key)

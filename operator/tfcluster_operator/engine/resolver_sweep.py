@@ -18,7 +18,7 @@ from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.resolver_copy import unneeded
 
-#: NB: another replica that led a moment ago may have made the copy of its version, and not the pods that mount it.
+#: Another replica that led a moment ago might have made the copy of its version, and not the pods that mount it.
 _EVERY: Final = 3600.0
 
 _log = logging.getLogger(__name__)
@@ -41,12 +41,12 @@ class ResolverSweep:
         self._current = current
 
     async def run(self, is_known: Callable[[str], bool]) -> None:
-        """Sweep for ever."""
+        """Sweep forever."""
         while True:
             await asyncio.sleep(_EVERY)
             for namespace in filter(is_known, self._stores.namespaces_with_copies()):
                 for copy in self._unneeded(namespace):
-                    # NB: while another one was deleted, it may have come to be needed.
+                    # While another one was deleted, it might have come to be needed.
                     if copy in self._unneeded(namespace):
                         await self._delete(copy)
 

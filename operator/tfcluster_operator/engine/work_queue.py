@@ -55,9 +55,9 @@ class WorkQueue(Generic[Key]):
     """A queue of keys.
 
     Args:
-        work: one pass over one key; it gives the seconds until the key wants another pass, or None.
+        work: one reconcile over one key; it gives the seconds until the key wants another pass, or None.
         clock: seconds, monotonic.
-        took: told of each pass: how many seconds it took, and that it was done, is retried, or has failed.
+        took: told of each reconcile: how many seconds it took, and that it was done, is retried, or has failed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class WorkQueue(Generic[Key]):
         self._wake = asyncio.Event()
 
     def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False, ahead: bool = False) -> None:
-        """Ask for a pass over a key."""
+        """Ask for a reconcile over a key."""
         due = self._clock() + after
         if key in self._busy:
             known, was_urgent, was_ahead = self._marked_while_busy.get(key, (due, False, False))
@@ -112,16 +112,16 @@ class WorkQueue(Generic[Key]):
         return len(waits), max(waits, default=0.0)
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a key that is no more."""
+        """Drop what is remembered of a key that no longer exists."""
         self._rest_until.pop(key, None)
         self._failures.pop(key, None)
 
     async def run(self, workers: int) -> None:
-        """Work for ever, on so many keys at once."""
+        """Work forever, on so many keys at once."""
         free = asyncio.Semaphore(workers)
         async with asyncio.TaskGroup() as passes:
             while True:
-                # NB: the place first: between the pop of a key and its pass nothing may wait, or it is started twice.
+                # The place first: between the pop of a key and its pass nothing might wait, or it is started twice.
                 await free.acquire()
                 key = await self._next()
                 self._busy.add(key)
@@ -139,13 +139,13 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             wait = None if soonest == _NEVER else soonest - now
-            # NB: not wait_for(), which on Python 3.11 loses a cancellation that comes together with the event.
+            # Not wait_for(), which on Python 3.11 loses a cancellation that comes together with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
 
     def _due_at(self, ahead: bool) -> float:
-        """Tell when the first key of an order is due, without those that were marked again since."""
+        """Return when the first key of an order is due, without those that were marked again since."""
         order = self._orders[ahead]
         while order and self._due.get(order[0][2]) != (order[0][0], ahead):
             heapq.heappop(order)
@@ -162,7 +162,7 @@ class WorkQueue(Generic[Key]):
             self._failures.pop(key, None)
         except RetryLater as wish:
             outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
-            # NB: an outage makes every cluster say so every few seconds: it is told once for each.
+            # An outage makes every cluster say so every few seconds: it is told once for each.
             level = logging.INFO if self._failures[key] == 1 else logging.DEBUG
             _log.log(level, "tried again: %s", errors.masked(str(wish)), extra=_fields(key))
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others

@@ -2,8 +2,8 @@
 
 Requests are tried again while the server does not answer, has no room (429, 503, 504), disagrees with itself (409 for a
 create) or, when they only read, fails in any way; the pauses grow and are jittered, the time is bounded.  A write that
-the server fails at (500) is not tried again here: a webhook that is down stays so for longer than a pass should wait.
-What a caller sees is an answer, a refusal by name, or UnreachableError.
+the server fails at (500) is not tried again here: a webhook that is down stays so for longer than a reconcile should
+wait. What a caller sees is an answer, a rejection by name, or UnreachableError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 3.0
-#: What a server says that has no room or no connection now, and may have in a moment.
+#: What a server says that has no room or no connection now, and might have in a moment.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 
@@ -38,7 +38,7 @@ class Client:
         limiter: the window that all requests of the process share.
         patience: for how long, in seconds, what only reads is tried again.
         write_patience: the same for a write: the pass that waits for it holds up others, and comes again.
-        fence: called before each write leaves; it raises NotLeadingError where another replica may lead by now.
+        fence: called before each write leaves; it raises NotLeadingError where another replica might lead by now.
         clock: the time; whatever else needs it asks here.
     """
 
@@ -63,7 +63,7 @@ class Client:
 
     @classmethod
     def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
-        """Make a client whose requests are made once and wait for no others: for what has its own idea of time."""
+        """Make a client whose requests are created once and wait for no others: for what has its own idea of time."""
         return cls(session, server, AdaptiveLimiter(), patience=0.0, write_patience=0.0)
 
     async def request(
@@ -96,9 +96,9 @@ class Client:
             The response's body.
 
         Raises:
-            ApiError: the server refused, or failed.
+            ApiError: the server rejected, or failed.
             UnreachableError: the server gave no answer in time.
-            NotLeadingError: it is a write, and another replica may lead by now.
+            NotLeadingError: it is a write, and another replica might lead by now.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -132,7 +132,7 @@ class Client:
                     return answer
                 trouble = errors.from_response(status, answer)
                 if method == "POST" and isinstance(trouble, errors.ConflictError):
-                    # NB: a create names no version: the server lost a race of its own, over a quota's count.
+                    # A create names no version: the server lost a race of its own, over a quota's count.
                     trouble = errors.ServerError(status=status, reason=trouble.reason, message=trouble.message)
                 elif status == 429:
                     self._limiter.throttled()
@@ -155,7 +155,7 @@ class Client:
             The events.
 
         Raises:
-            ApiError: the server refused the watch.
+            ApiError: the server rejected the watch.
             UnreachableError: the connection broke or fell silent.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
@@ -163,7 +163,7 @@ class Client:
             async with self._session.get(self._server + path, params=params, timeout=timeout) as response:
                 if response.status >= 400:
                     raise errors.from_response(response.status, await response.read())
-                # NB: not readline(): aiohttp bounds a line, and a ConfigMap's event is longer than the bound.
+                # Not readline(): aiohttp bounds a line, and a ConfigMap's event is longer than the bound.
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)

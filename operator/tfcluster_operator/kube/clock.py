@@ -29,8 +29,8 @@ def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
     """Make a clock that reads ``wall`` once, now, and advances by ``elapsed``.
 
     Args:
-        wall: seconds since the epoch, by a clock that may step.
-        elapsed: seconds, by a clock that may not.
+        wall: seconds since the epoch, by a clock that can step.
+        elapsed: seconds, by a clock that can not.
     """
     behind = wall() - elapsed()
     return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)
@@ -44,7 +44,7 @@ class Backoff:
         self._longest = longest
 
     def next(self, at_least: float = 0.0) -> float:
-        """Give the next one."""
+        """Return the next one."""
         pause, self._pause = max(self._pause, at_least), min(self._longest, self._pause * 2)
         return pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
 
@@ -54,7 +54,7 @@ class Backoff:
 
 
 def _since_boot() -> float:
-    # NB: CLOCK_MONOTONIC stands still while a machine sleeps; a Lease that others may take does not.
+    # CLOCK_MONOTONIC stands still while a machine sleeps; a Lease that others can take does not.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -42,7 +42,7 @@ _Items = TypeVar("_Items")
 
 class _Page(msgspec.Struct, Generic[_Items]):
     metadata: ListMeta
-    # NB: the API server spells an empty list of metadata as null.
+    # The API server spells an empty list of metadata as null.
     items: list[_Items] | None = None
 
 
@@ -64,8 +64,8 @@ class Census(NamedTuple):
 class Parents:
     """Every TFCluster known, as the API gave it but for who wrote what, by namespace and name.
 
-    The watches of the children may be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
-    remembers what is gone.
+    The watches of the children might be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
+    remembers what is deleted.
 
     Args:
         client: the requests.
@@ -79,78 +79,78 @@ class Parents:
         self._keys: dict[str, Key] = {}
 
     def get(self, key: Key) -> Mapping[str, Any] | None:
-        """Give the TFCluster of this namespace and name."""
+        """Return the TFCluster of this namespace and name."""
         return self._bodies.get(key)
 
     def key_of(self, uid: str) -> Key | None:
-        """Give the namespace and name of the TFCluster with this UID."""
+        """Return the namespace and name of the TFCluster with this UID."""
         return self._keys.get(uid)
 
     def known(self) -> dict[Key, str]:
-        """Give the UID of every TFCluster, by namespace and name."""
+        """Return the UID of every TFCluster, by namespace and name."""
         return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
 
     def version_of(self, key: Key) -> int:
-        """Give the resourceVersion in which a TFCluster is known."""
+        """Return the resourceVersion in which a TFCluster is known."""
         return int(self._bodies[key]["metadata"]["resourceVersion"])
 
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
-        """Give every TFCluster of a namespace."""
+        """Return every TFCluster of a namespace."""
         return (body for key, body in self._bodies.items() if key[0] == namespace)
 
     def put(self, body: Mapping[str, Any]) -> bool:
-        """Take in a TFCluster; tell whether it says anything new."""
+        """Take in a TFCluster; return whether it says anything new."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         known = self._bodies.get(key)
         if metadata["uid"] in self._deleted:
             return False
         if known is not None:
-            # NB: also of another UID: what is older is a predecessor of the same name, told of late.
+            # Also of another UID: what is older is a predecessor of the same name, told of late.
             if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
                 return False
             if known["metadata"]["uid"] != metadata["uid"]:
                 self._keys.pop(known["metadata"]["uid"], None)
-        self._bodies[key] = _lean(body)
+        self._bodies[key] = _lean(body, known)
         self._keys[metadata["uid"]] = key
         return True
 
     def bury(self, uid: str) -> None:
-        """Note that an event or a list showed a TFCluster to be gone: whatever comes of it later is old."""
+        """Note that an event or a list showed a TFCluster to be deleted: whatever comes of it later is old."""
         self._deleted[uid] = None
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
 
     def is_buried(self, uid: str) -> bool:
-        """Tell whether a TFCluster is known to be gone."""
+        """Return whether a TFCluster is known to be deleted."""
         return uid in self._deleted
 
     def wants_children(self, key: Key, uid: str) -> bool:
-        """Tell whether, as far as is known, a TFCluster is there and nobody has asked for its deletion."""
+        """Return whether, as far as is known, a TFCluster is there and nobody has asked for its deletion."""
         body = self._bodies.get(key)
         return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" not in body["metadata"]
 
     def remove(self, key: Key, uid: str) -> None:
-        """Take out a TFCluster that is not there any more; one reborn under its name stays."""
+        """Take out a TFCluster that is no longer there; one re-created under its name stays."""
         known = self._bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
             del self._bodies[key]
         self._keys.pop(uid, None)
 
     async def is_leaving(self, key: Key, uid: str) -> bool:
-        """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name.
+        """Ask the API server whether a TFCluster no longer exists, is being deleted, or another one has its name.
 
-        One that is no more is buried: see :meth:`bury`.
+        One that no longer exists is buried: see :meth:`bury`.
         """
         found = await self._read(key, _Item)
         if found is None or found.metadata.uid != uid:
-            # NB: a list that was taken before its deletion may come after this.
+            # A list that was taken before its deletion might come after this.
             self.bury(uid)
             return True
         return found.metadata.deletion_timestamp is not None
 
     async def read_again(self, key: Key, uid: str) -> bool:
-        """Read a TFCluster again, whatever kopf's watch is at; tell whether it says anything new."""
+        """Read a TFCluster again, whatever kopf's watch is at; return whether it says anything new."""
         found = await self._read(key, dict[str, Any])
         return found is not None and found["metadata"]["uid"] == uid and self.put(found)
 
@@ -164,7 +164,7 @@ class Parents:
 
         Raises:
             ConflictError: it is another object, or somebody wrote to it since that version.
-            KubeError: the server refused or did not answer.
+            KubeError: the server rejected or did not answer.
         """
         answer = await self._client.request(
             "PATCH",
@@ -179,26 +179,34 @@ class Parents:
         return str(written["metadata"]["resourceVersion"])
 
     async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
-        """Read a TFCluster; None where it is no more.
+        """Read a TFCluster; None where it no longer exists.
 
-        NB: not by a list of one, where it is there.  That waits until the server's cache has seen what was written to
+        Not by a list of one, where it is there.  That waits until the server's cache has seen what was written to
         everything else in the meantime, a tenth of a second where many write (Kubernetes: consistent reads from cache).
         """
         try:
             found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
         except errors.NotFoundError:
-            # NB: a server that does not serve the kind says the same of one that is there; it refuses a list, too.
+            # A server that does not serve the kind says the same of one that is there; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
             listed = await self._client.request("GET", path_of(key[0]), params=params)
             found = next(iter(msgspec.json.decode(listed, type=_Page[msgspec.Raw]).items or ()), None)
         return None if found is None else msgspec.json.decode(found, type=wanted)
 
 
-def _lean(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out what no decision reads, which is half of it, and keep each string once for all TFClusters."""
+def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Leave out what no decision reads, which is half of it, and keep each string once for all TFClusters.
+
+    The spec of one generation stays the same object, so that who has read it sees that it is the same.
+    """
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
-    lean: Mapping[str, Any] = _interned({**body, "metadata": about})
-    return lean
+    lean: dict[str, Any] = {**body, "metadata": about}
+    same = ("uid", "generation")
+    if known is None or any(about[key] != known["metadata"][key] for key in same) or "spec" not in known:
+        interned: Mapping[str, Any] = _interned(lean)
+        return interned
+    del lean["spec"]
+    return {**_interned(lean), "spec": known["spec"]}
 
 
 def _interned(value: Any) -> Any:
@@ -210,17 +218,17 @@ def _interned(value: Any) -> Any:
 
 
 def path_of(namespace: str | None) -> str:
-    """Give the path of a namespace's TFClusters, or (None) of all."""
+    """Return the path of a namespace's TFClusters, or (None) of all."""
     middle = f"/namespaces/{namespace}" if namespace else ""
     return f"{_BASE}{middle}/{naming.PLURAL}"
 
 
 async def discover(requests: Client) -> None:
-    """Ask the API server's discovery for the kind, which it may know a moment later than it can list it.
+    """Ask the API server's discovery for the kind, which it might know a moment later than it can list it.
 
     Raises:
         NotFoundError: discovery does not know the kind.
-        KubeError: the server refused or did not answer.
+        KubeError: the server rejected or did not answer.
     """
     answer = await requests.request("GET", _BASE, within=_TIMEOUT)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
@@ -232,7 +240,7 @@ async def count(requests: Client, namespace: str | None, *, everything: bool = T
 
     Raises:
         NotFoundError: the server does not know the kind.
-        KubeError: the server refused or did not answer.
+        KubeError: the server rejected or did not answer.
     """
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()

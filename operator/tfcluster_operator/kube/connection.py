@@ -22,7 +22,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _READ_AGAIN_AFTER: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: The answers that somebody may still read.
+#: The answers that somebody might still read.
 _ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
 
 
@@ -75,7 +75,7 @@ def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     while _is_taken(made.fileno()):
-        # NB: not closed but left to that connection, whose end closes what has its number.
+        # Not closed but left to that connection, whose end closes what has its number.
         _end_connection(made.detach())
         made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,11 +86,11 @@ def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Tell whether the event loop takes a new file descriptor for that of a connection that it has.
+    """Return whether the event loop takes a new file descriptor for that of a connection that it has.
 
     That connection's descriptor was closed behind the loop's back, as uvloop does now and then where connections fail
     (https://github.com/MagicStack/uvloop/issues/653): nothing comes from it any more, and each new connection under
-    its number is refused, until it ends.
+    its number is rejected, until it ends.
     """
     try:
         asyncio.get_running_loop().remove_reader(descriptor)
@@ -118,7 +118,7 @@ def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> 
     """Open a session with a pool of connections of its own."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=0,  # each watch keeps one for ever; how many requests there are at once is the limiter's to say
+            limit=0,  # each watch keeps one forever; how many requests there are at once is the limiter's to say
             ssl=access.context or True,
             keepalive_timeout=90,
             socket_factory=_probed_socket,
@@ -167,10 +167,10 @@ class _FreshCredentials:
             token = (self._folder / "token").read_text(encoding="ascii").strip()
             authorities = (self._folder / "ca.crt").read_text(encoding="ascii") if self._context is not None else ""
             if self._context is not None and authorities != self._authorities:
-                # NB: those of before are trusted, too, until the process ends: a rotation has a time for both.
+                # Those of before are trusted, too, until the process ends: a rotation has a time for both.
                 self._context.load_verify_locations(cadata=authorities)
         except (OSError, ValueError) as error:
-            # The kubelet may be at it; what was read before may well do.
+            # The kubelet might be at it; what was read before might well do.
             if not self._token:
                 raise aiohttp.ClientConnectionError(f"no credentials in {self._folder}: {error}") from error
             _log.warning("the credentials in %s cannot be read, so the last ones are used: %s", self._folder, error)

@@ -22,7 +22,7 @@ from tfcluster_operator.kube.client import MERGE_PATCH, Client
 
 _log = logging.getLogger(__name__)
 
-#: How often a release is tried: a renewal that was cut off may have changed the version.
+#: How often a release is tried: a renewal that was cut off might have changed the version.
 _RELEASES: Final = 3
 _OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
 _TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
@@ -42,7 +42,7 @@ class Timing:
     renew: float = 2.0
     retry: float = 0.5
     poll: float = 1.0
-    #: How long one request may take.
+    #: How long one request can take.
     timeout: float = 2.0
 
 
@@ -73,7 +73,7 @@ class Sight:
 def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
     """Take in what was read.
 
-    Where there is no Lease, somebody may have deleted it under a holder, who acts on and makes it again: it is free
+    Where there is no Lease, somebody might have deleted it under a holder, who acts on and makes it again: it is free
     when nobody did for as long as a claim lasts.
     """
     if record is None:
@@ -81,14 +81,14 @@ def look(before: Sight | None, record: Record | None, *, me: str, duration: int,
             return before
         return Sight(None, now + duration)
     if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
-        # NB: a write to its labels is no renewal; only the version for our own write changes.
+        # A write to its labels is no renewal; only the version for our own write changes.
         return Sight(record, before.claimed_until)
     free = record.holder in {"", me}
     return Sight(record, _NEVER if free else now + record.duration)
 
 
 def may_take(sight: Sight, *, now: float) -> bool:
-    """Tell whether a candidate may claim the Lease that it sees."""
+    """Return whether a candidate may claim the Lease that it sees."""
     return now >= sight.claimed_until
 
 
@@ -99,7 +99,7 @@ def claim(record: Record | None, *, me: str, duration: int, now: float) -> Recor
         return Record(me, duration, stamp, stamp, transitions=0, version="")
     if record.holder == me:
         return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
-    # NB: the field is an int32, and whoever may edit the Lease can write the largest there is.
+    # The field is an int32, and whoever can edit the Lease can write the largest there is.
     transitions = (record.transitions + 1) % _MOST_TRANSITIONS
     return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
 
@@ -133,7 +133,7 @@ class _Lease(msgspec.Struct):
 
 
 class Lease:
-    """One Lease on the API server; a request may take ``timeout`` seconds."""
+    """One Lease on the API server; a request can take ``timeout`` seconds."""
 
     def __init__(self, requests: Client, namespace: str, name: str, *, timeout: float) -> None:
         self._requests = requests
@@ -142,7 +142,7 @@ class Lease:
         self._timeout = timeout
 
     async def read(self) -> Record | None:
-        """Give what it says, or None where there is none."""
+        """Return what it says, or None where there is none."""
         try:
             answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
         except errors.NotFoundError:
@@ -187,7 +187,7 @@ def _record(lease: _Lease) -> Record:
 
 
 class LeaseLostError(Exception):
-    """Another operator may lead from now on; this process has to end."""
+    """Another operator might lead from now on; this process has to end."""
 
 
 class Election:
@@ -238,7 +238,7 @@ class Election:
         return f"standby: {self._trouble or f'{leader} leads'}"
 
     def fence(self) -> None:
-        """Raise NotLeadingError where nothing may be written: not leading yet, or not any more."""
+        """Raise NotLeadingError where nothing might be written: not leading yet, or not any more."""
         if not self.acts:
             raise errors.NotLeadingError(self._not_acting)
 
@@ -297,7 +297,7 @@ class Election:
                 self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
             except _TROUBLES as error:
                 if sight is not None and sight.record is None:
-                    # NB: meanwhile somebody may have made the Lease that was not there, and lost it again.
+                    # In the meantime somebody might have made the Lease that was not there, and lost it again.
                     sight = None
                 self._note(f"the lease cannot be had: {error}", "")
             await asyncio.sleep(self._until_next_look(sight))
@@ -344,7 +344,7 @@ class Election:
         wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
         written = await lease.write(wanted)
         if not self.leading.is_set() or self.acts:
-            # NB: a renewal that is answered too late changes nothing: another operator may have led meanwhile.
+            # A renewal that is answered too late changes nothing: another operator might have led in the meantime.
             self._act_until = sent + self._timing.deadline
         return written
 

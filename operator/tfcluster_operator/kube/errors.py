@@ -1,7 +1,7 @@
 """What can go wrong with a request.
 
 KubeError
-├── ApiError            the API server answered, and refused
+├── ApiError            the API server answered, and rejected
 │   ├── NotFoundError       404: there is no such object
 │   ├── AlreadyExistsError  409: an object of this name exists
 │   ├── ConflictError       409: the object is another one, or another version, than the request says
@@ -10,7 +10,7 @@ KubeError
 ├── UnreachableError    no answer for as long as a request is tried
 ├── StaleError          the answer is older than what the server has told before
 ├── HistoryLostError    it stays so: etcd was restored, and nothing that was read before can be relied on
-└── NotLeadingError     a write was held back, because another replica of the operator may be the leader by now
+└── NotLeadingError     a write was held back, because another replica of the operator might be the leader by now
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class StaleError(KubeError):
 
 
 class HistoryLostError(KubeError):
-    """The API server's history goes on from an earlier moment: the process should end and start again."""
+    """The API server's history continues from an earlier moment: the process should end and start again."""
 
 
 class NotLeadingError(KubeError):
-    """A write was not sent, because another operator may lead by now."""
+    """A write was not sent, because another operator might lead by now."""
 
 
 class ApiError(KubeError):
-    """The API server refused a request: ``status`` is HTTP's, ``reason`` and ``message`` are the server's words."""
+    """The API server rejected a request: ``status`` is HTTP's, ``reason`` and ``message`` are the server's message."""
 
     def __init__(self, *, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -64,7 +64,7 @@ class AlreadyExistsError(ApiError):
 
 
 class ConflictError(ApiError):
-    """The object is not the one (UID), or not in the version, that the request was made for."""
+    """The object is not the one (UID), or not in the version, that the request was created for."""
 
 
 class GoneError(ApiError):
@@ -72,7 +72,7 @@ class GoneError(ApiError):
 
 
 class ServerError(ApiError):
-    """The server failed at a request, or had no room for it; what it says may be another program's words."""
+    """The server failed at a request, or had no room for it; what it says might be another program's words."""
 
 
 def check_answer(status: int, answer: bytes) -> None:
@@ -91,7 +91,7 @@ class _Status(msgspec.Struct):
 
 
 def from_response(status: int, body: bytes) -> ApiError:
-    """Make the error of a refusal."""
+    """Make the error of a rejection."""
     try:
         told = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
@@ -109,6 +109,6 @@ def from_response(status: int, body: bytes) -> ApiError:
 
 
 def masked(words: str) -> str:
-    """Shorten a server's words for the log and mask what stands in quotes: it may be a value of a template."""
+    """Shorten a server's words for the log and mask what stands in quotes: it might be a value of a template."""
     line = " ".join(_QUOTED.sub('"…"', words).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

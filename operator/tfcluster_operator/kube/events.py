@@ -1,4 +1,4 @@
-"""Kubernetes Events: what was done and why, a few a pass and never one a task."""
+"""Kubernetes Events: what was done and why, a few a reconcile and never one a task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Severity = Literal["Normal", "Warning"]
 
 
 async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason: str, message: str) -> None:
-    """Post one Event about a TFCluster; an Event that is refused is no reason to fail."""
+    """Post one Event about a TFCluster; an Event that is rejected is no reason to fail."""
     wall = client.clock.wall()
     now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _deed(action: Action) -> tuple[str, str, str]:
         case Create(task=None) | Create(reason=reasons.CREATED):
             verb = "created"
         case Create(reason=reason, name=name):
-            # NB: what failed is kept where the name is another: it is not replaced.
+            # What failed is kept where the name is another: it is not replaced.
             later = naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED
             verb = "restarted in" if later else "replaced"
         case Try():

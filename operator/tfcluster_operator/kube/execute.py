@@ -1,8 +1,8 @@
-"""Carrying out a plan: each action becomes a request, each refusal a finding.
+"""Carrying out a plan: each action becomes a request, each rejection a finding.
 
-Nothing is decided here: the plan says what comes after what, and what a refusal holds up.  The answer to a write goes
-into the store at once.  Losing a race (409, 404) is no failure: the store is put right and the next pass plans from
-there.
+Nothing is decided here: the plan says what comes after what, and what a rejection holds up.  The answer to a write goes
+into the store at once.  Losing a race (409, 404) is no failure: the store is corrected and the next reconcile plans
+from there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA
 
-#: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
+#: A field that the server does not know is rejected by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
 _AT_ONCE: Final = 32
 #: What says nothing of a template: a full quota, of which the pod that goes frees its part, and a webhook that
@@ -52,7 +52,7 @@ class _PriorityClass(msgspec.Struct):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a plan: what was carried out, and what was refused, by the gate that the refusal closes.
+    """What became of a plan: what was carried out, and what was rejected, by the gate that the rejection closes.
 
     ``again`` is set when a race was lost, so that the rest is planned again at once.  ``cut_off`` is set when the API
     server did not answer: what was not tried yet was not tried.  ``impatient`` is set when the server failed at a
@@ -78,7 +78,7 @@ class Outcome:
         self.closed.add(step.gate)
 
     def holds_up(self, step: Step) -> bool:
-        """Tell whether a step waits for something that was refused, or that lost a race."""
+        """Return whether a step waits for something that was rejected, or that lost a race."""
         return bool(self.cut_off) or step.gate in self.closed or not self.closed.isdisjoint(step.needs)
 
 
@@ -111,10 +111,10 @@ class Executor:
         return self._archive.delivered_to(cluster)
 
     async def delete_copy(self, copy: ConfigMap) -> None:
-        """Delete a copy of the resolver; one that was made again under its name stays.
+        """Delete a copy of the resolver; one that was re-created under its name stays.
 
         Raises:
-            KubeError: the API server refused or did not answer.
+            KubeError: the API server rejected or did not answer.
         """
         with suppress(errors.NotFoundError, errors.ConflictError):
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
@@ -123,7 +123,7 @@ class Executor:
     async def look_at(self, kind: str, name: str, cluster: TFCluster) -> None:
         """Read an object that holds a name which a cluster needs, and that the watch may not show.
 
-        One of the cluster's that lost its labels counts as shown: the next plan puts them right.
+        One of the cluster's that lost its labels counts as shown: the next plan corrects them.
 
         Raises:
             KubeError: it could not be read.
@@ -159,13 +159,13 @@ class Executor:
             plan: what to do.
             cluster: whose children these are.
             closed: gates that are closed from the start.
-            wanted: whether the cluster is there still; asked before each step, since a plan may take seconds.
+            wanted: whether the cluster is there still; asked before each step, since a plan can take seconds.
 
         Returns:
-            What was done and what was refused; whatever happens, there is an outcome to report.
+            What was done and what was rejected; whatever happens, there is an outcome to report.
 
         Raises:
-            NotLeadingError: another replica may lead by now.
+            NotLeadingError: another replica might lead by now.
         """
         outcome = Outcome(closed=set(closed), wanted=wanted)
         for group in plan.groups:
@@ -183,9 +183,9 @@ class Executor:
             batch, at_once = batch * 2, min(_AT_ONCE, at_once * 2)
 
     async def _carry_out_batch(self, steps: Iterator[Step], at_once: int, cluster: TFCluster, outcome: Outcome) -> bool:
-        """Carry out some steps; tell whether none was refused."""
+        """Carry out some steps; return whether none was rejected."""
         refused = len(outcome.refused)
-        # NB: a few workers over one iterator, not a task an action: 2,000 tasks at once cost more than the requests.
+        # A few workers over one iterator, not a task an action: 2,000 tasks at once cost more than the requests.
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(at_once):
@@ -204,7 +204,7 @@ class Executor:
                 await self._take_step(step, cluster, outcome)
 
     async def _make_copy(self, step: Step, name: Name, cluster: TFCluster, outcome: Outcome) -> None:
-        """Create the copy of the resolver, unless the reconcile of another cluster has made it meanwhile."""
+        """Create the copy of the resolver, unless the reconcile of another cluster has made it in the meantime."""
         async with self._making.setdefault(name, asyncio.Lock()):
             found = self._stores.of["ConfigMap"].get(name)
             if found is None:
@@ -222,7 +222,7 @@ class Executor:
                 self._judge(step, action.name, cluster, outcome)
         except errors.NotFoundError as error:
             if not isinstance(action, Patch | Delete):
-                # A create that finds no place: its namespace is gone.
+                # A create that finds no place: its namespace is deleted.
                 _refuse(outcome, step, reasons.REJECTED, error)
                 return
             outcome.lose(step)
@@ -244,8 +244,8 @@ class Executor:
         made = self._stores.of["ConfigMap"].get((cluster.namespace, name))
         if made is not None and not _can_be_mounted(made):
             words = (
-                f"ConfigMap {name} came out of admission with other content than the operator sent, so no pod is made "
-                "that mounts it: exempt it from the webhook or policy that changes ConfigMaps, and delete it"
+                f"ConfigMap {name} was changed during admission, so pods that mount it are not created: exempt it "
+                "from the webhook or policy that changes ConfigMaps, and delete it"
             )
             outcome.closed.add(step.gate)
             outcome.refused[step.gate] = Finding(reasons.RESOLVER_UNTRUSTED, words, step.gate)
@@ -263,7 +263,7 @@ class Executor:
 
     async def _create(self, action: Create, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
-            # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
+            # That it is deleted already is as good as a deletion; that the create is rejected must be distinguished.
             delete = Delete(action.kind, action.name, action.replaces, action.reason)
             try:
                 await self._delete(delete, cluster.namespace, patience)
@@ -298,7 +298,7 @@ class Executor:
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = self._kinds[action.kind]
-        # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
+        # The UID in the body makes the server reject where another object has taken the name: as 422, not as 409.
         about = {"uid": action.uid, **({"resourceVersion": action.version} if action.version else {})}
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), **about}}
         path = resource.path(cluster.namespace, action.name)
@@ -362,6 +362,6 @@ def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) 
 def _still_there(answer: bytes, kind: Kind) -> Child | None:
     try:
         child = kind.read(answer)
-    except msgspec.DecodeError:  # a Status object: it is gone
+    except msgspec.DecodeError:  # a Status object: it is deleted
         return None
     return child if child.meta.uid else None

@@ -26,7 +26,7 @@ class Source(Protocol):
 
     @property
     def refused(self) -> str:
-        """The server's words, where it refuses the list; else empty."""
+        """The server's words, where it rejects the list; else empty."""
         ...
 
 
@@ -38,17 +38,16 @@ class Readiness:
     """The TFClusters, by namespace."""
 
     children: Sequence[Source]
-    """What is made for them, by kind and namespace."""
+    """What is created for them, by kind and namespace."""
 
     standing: Callable[[], str]
     """Whether this operator leads, in words."""
 
     def judge(self) -> tuple[bool, str]:
-        """Tell whether the operator is ready, and why not.
+        """Return whether the operator is ready, and why not.
 
-        Returns:
-            True if the kind TFCluster was seen and each list is in or refused: a namespace that is gone or closed must
-            not keep the others waiting.  And the text, a line for each thing to know.
+        Returns: True if the kind TFCluster was seen and each list is in or rejected: a namespace that is deleted or
+            closed must not keep the others waiting.  And the text, a line for each thing to know.
         """
         lines = [self.standing()]
         ready = any(source.synced.is_set() for source in self.clusters)
@@ -89,7 +88,7 @@ async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
     """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
 
     async def answer(request: web.Request) -> web.Response:
-        # NB: Prometheus names the formats that it understands in several headers or in one.
+        # Prometheus names the formats that it understands in several headers or in one.
         text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
         response = web.Response(body=text, headers={"Content-Type": content_type})
         response.enable_compression()

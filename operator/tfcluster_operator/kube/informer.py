@@ -25,27 +25,27 @@ from tfcluster_operator.objects.config_map import ConfigMap
 
 _log = logging.getLogger(__name__)
 
-#: NB: a ConfigMap may have a megabyte.
+#: A ConfigMap might have a megabyte.
 _PAGES: Final = {"ConfigMap": "25"}
 _PAGE: Final = "500"
 #: So many small objects are read before others get a turn.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds, as it does by default; the spread keeps them from ending together.
-#: NB: opened again after minutes, eight watches would keep an operator asking to which nothing happens.
+#: Opened again after minutes, eight watches would keep an operator asking to which nothing happens.
 _WATCH_SECONDS: Final = (1_800, 3_600)
-#: How long a watch says nothing until it counts as dead, in seconds.
-#: NB: an idle API server leaves bookmarks out; the first one of a new watch was seen to come after two minutes.
+#: How long a watch says nothing until it counts as dead, in seconds. An idle API server leaves bookmarks out; the first
+#: one of a new watch was seen to come after two minutes.
 _SILENCE: Final = 200.0
 _FIRST_PAUSE: Final = 0.1
-#: NB: after an outage of the API server this is how long everything may still be believed as it was.
+#: After an outage of the API server this is how long everything might still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
-#: How often (seconds) a kind is asked for that the server may do without, while a cluster needs it.
+#: How often (seconds) a kind is asked for that the server might do without, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that held this many seconds starts the pauses from the first.
 _A_GOOD_RUN: Final = 5.0
 
 
-#: For how many seconds an API server may be behind another one before that is taken for a loss.
+#: For how many seconds an API server might be behind another one before that is taken for a loss.
 _LATE_AT_MOST: Final = 5.0
 
 
@@ -119,18 +119,18 @@ class Informer:
         self._namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
-        #: Whether the watch broke, so that the server may have begun again from an earlier moment.
+        #: Whether the watch broke, so that the server might have begun again from an earlier moment.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
         #: What is watched, for people to read.
         self.what = f"{kind.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
-        #: Why the server refuses the list, in its words; "" while it does not.
+        #: Why the server rejects the list, in its words; "" while it does not.
         self.refused = ""
 
     async def run(self) -> None:
-        """List and watch for ever.
+        """List and watch forever.
 
         Raises:
             HistoryLostError: the server has lost its newest history.
@@ -152,10 +152,10 @@ class Informer:
             except errors.KubeError as error:
                 self._doubtful = True
                 await self._note(error)
-                if str(error) != told:  # what goes on for hours is told once
+                if str(error) != told:  # what continues for hours is told once
                     told = str(error)
                     _log.warning("%s: %s", self.what, error)
-            # NB: also after an end without an error: a server that closes every watch at once must not be hammered.
+            # Also after an end without an error: a server that closes every watch at once must not be hammered.
             if self._client.clock.elapsed() - began >= _A_GOOD_RUN:
                 told = ""
                 backoff.reset()
@@ -163,7 +163,7 @@ class Informer:
             await asyncio.sleep(backoff.next())
 
     async def _note(self, error: errors.KubeError) -> None:
-        """Note a refusal; where the operator does without this kind, wait until it is worth asking again."""
+        """Note a rejection; where the operator does without this kind, wait until it is worth asking again."""
         if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
             return
         self._version = ""
@@ -181,7 +181,7 @@ class Informer:
     async def _compare(self) -> None:
         """Ask for one object, to learn where the server's history stands.
 
-        NB: a watch from a version that is yet to come is no error to the server: it would stay silent for ever.
+        A watch from a version that is yet to come is no error to the server: it would stay silent forever.
         """
         params = {**self._selected, "limit": "1"}
         body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
@@ -231,7 +231,7 @@ class Informer:
                 return
             child = self._kind.read(event.object)
         except msgspec.DecodeError as error:
-            # NB: a line cut short by a dying connection; what it held is listed again.
+            # A line cut short by a dying connection; what it held is listed again.
             self._version = ""
             raise errors.UnreachableError(f"not an event: {error}") from error
         self._version = str(child.meta.version)

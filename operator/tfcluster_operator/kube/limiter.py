@@ -1,6 +1,6 @@
 """How many requests are under way at once: a window that grows while the server keeps up and shrinks when it says 429.
 
-It starts slowly (one more for each answer), gives up three tenths at a refusal, at most once in a tenth of a second,
+It starts slowly (one more for each answer), gives up three tenths at a rejection, at most once in a tenth of a second,
 holds for half a second and then climbs carefully.  Waiting requests are served in order, so no cluster starves; what
 only reports (status, events) waits until nothing that builds a cluster does.
 """
@@ -26,7 +26,7 @@ class AdaptiveLimiter:
     """A window over the requests of one process.
 
     Args:
-        start: how many requests may be under way at first.
+        start: how many requests might be under way at first.
         ceiling: how many at most; more connections than this slow a client down.
         elapsed: seconds, by a clock that never steps.
     """
@@ -76,7 +76,7 @@ class AdaptiveLimiter:
             self._window = min(self._ceiling, self._window + _CLIMB)
 
     def throttled(self) -> None:
-        """Note that the server refused a request because it had too many."""
+        """Note that the server rejected a request because it had too many."""
         now = self._elapsed()
         if now - self._throttled_at > _SHRINK_AT_MOST_EVERY:
             self._window = max(_FLOOR, self._window * _SHRINK)

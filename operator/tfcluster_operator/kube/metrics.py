@@ -22,7 +22,7 @@ from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
-# NB: a setting of the whole library: without it each counter has a second series, with the time of its first.
+# A setting of the whole library: without it each counter has a second series, with the time of its first.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 #: The values of a gauge, by those of its labels.
@@ -80,7 +80,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        #: The figures; None from an operator that stands by, so that nothing is counted twice.
+        #: The figures; None from an operator that is on standby, so that nothing is counted twice.
         self.figures: Callable[[], Figures | None] = lambda: None
         #: Whether this operator acts.
         self.leads: Callable[[], bool] = lambda: False
@@ -103,15 +103,15 @@ class Metrics:
         self.epochs = self._counter("tfcluster_epochs", "Changes of membership")
         self.view_delivery = self._histogram(
             "tfcluster_view_delivery_seconds",
-            "Time from an edit until every running pod was told of its changed view",
+            "Time from an edit until all running pods were notified of their changed views",
             _DELIVERY_SECONDS,
         )
-        self.passes = self._counter("tfcluster_passes", "Passes over TFClusters, by outcome", outcome=PASSES)
-        self.pass_duration = self._histogram("tfcluster_pass_duration_seconds", "Duration of the passes", _PASS_SECONDS)
+        self.passes = self._counter("tfcluster_passes", "Reconciles of TFClusters, by outcome", outcome=PASSES)
+        self.pass_duration = self._histogram("tfcluster_pass_duration_seconds", "Duration of reconciles", _PASS_SECONDS)
         self.status_writes = self._counter(
             "tfcluster_status_writes", "Writes of the status of a TFCluster, by outcome", outcome=STATUS_WRITES
         )
-        # NB: which verbs meet which codes nobody knows before; a verb and a code are both out of a closed set.
+        # Which verbs meet which codes nobody knows before; a verb and a code are both out of a closed set.
         self.api_requests = Counter(
             "tfcluster_api_requests", "Requests to the API server", ["verb", "code"], registry=self.registry
         )
@@ -128,7 +128,7 @@ class Metrics:
         prometheus_client.ProcessCollector(registry=self.registry)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Give all metrics as text, and the type of that text."""
+        """Return all metrics as text, and the type of that text."""
         try:
             encode, content_type = choose_encoder(accept)
         except (TypeError, ValueError):  # a version that is no number
@@ -157,7 +157,7 @@ class _AtScrape:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Give the gauges of this moment."""
+        """Return the gauges of this moment."""
         metrics = self._metrics
         yield from _of_clusters(metrics.figures())
         yield _gauge("tfcluster_api_requests_waiting", "Requests that wait for their turn", {(): metrics.waiting()})
@@ -173,7 +173,7 @@ class _AtScrape:
 
 
 def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
-    """Give what the leader alone tells; a standby names the families and gives no sample."""
+    """Return what the leader alone tells; a standby names the families and gives no sample."""
     known = Figures() if figures is None else figures
     gauges: tuple[tuple[str, str, Series, Mapping[str, Sequence[str]]], ...] = (
         (
@@ -218,10 +218,10 @@ def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
             {(): known.undelivered_oldest},
             {},
         ),
-        ("tfcluster_queue_depth", "TFClusters that wait for a pass", {(): known.queue_depth}, {}),
+        ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {(): known.queue_depth}, {}),
         (
             "tfcluster_queue_oldest_seconds",
-            "The longest time that a TFCluster has waited for its pass",
+            "The longest time that a TFCluster has waited for a reconcile",
             {(): known.queue_oldest},
             {},
         ),

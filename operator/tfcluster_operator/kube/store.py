@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Final, TypeVar, cast
 
 from tfcluster_operator.declaration import naming
@@ -29,6 +30,7 @@ Name = tuple[str, str]
 #: Told of each change: see ChildStore.
 Changed = Callable[[str, Name, bool], None]
 _Key = TypeVar("_Key", str, Name)
+_CHANGES: Final = attrgetter("changes")
 
 
 class ChildStore:
@@ -70,33 +72,33 @@ class ChildStore:
                 self.forget(name, known.meta.uid)
 
     def lacking(self, namespace: str) -> str:
-        """Say why the server has nothing of this kind in a namespace, "" where it may."""
+        """Return why the server has nothing of this kind in a namespace, "" where it can."""
         return self._lacking.get(namespace) or self._lacking.get(None, "")
 
     def get(self, name: Name) -> Child | None:
-        """Give the child of this name, whoever controls it."""
+        """Return the child of this name, whoever controls it."""
         return self._children.get(name)
 
     def owned_by(self, uid: str) -> Iterable[Child]:
-        """Give every child that this UID controls."""
+        """Return every child that this UID controls."""
         return self._by_owner.get(uid, {}).values()
 
     def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
-        """Give the pods that come after these first pods of tasks by their names, whoever controls them."""
+        """Return the pods that come after these first pods of tasks by their names, whoever controls them."""
         if not self._later:
             return []
         return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
 
     def is_mounted(self, resolver: Name) -> bool:
-        """Tell whether a pod has the resolver from the ConfigMap of this name, and its programs are not over."""
+        """Return whether a pod has the resolver from the ConfigMap of this name, and its programs are not over."""
         return resolver in self._mounting
 
     def namespaces_of_others(self) -> list[str]:
-        """Name the namespaces that have a child which no TFCluster controls."""
+        """Return the names of the namespaces that have a child which no TFCluster controls."""
         return list(self._others)
 
     def others(self, namespace: str) -> Iterable[Child]:
-        """Give every child of a namespace that no TFCluster controls."""
+        """Return every child of a namespace that no TFCluster controls."""
         return [self._children[name] for name in self._others.get(namespace, ())]
 
     def put(self, child: Child) -> None:
@@ -146,7 +148,7 @@ class ChildStore:
             self._tell(child, left=True)
 
     def forget(self, name: Name, uid: str) -> None:
-        """Take out a child that a request has just shown to be gone, whatever version we know."""
+        """Take out a child that a request has just shown to be deleted, whatever version we know."""
         known = self._children.get(name)
         if known is not None and known.meta.uid == uid:
             self._bury(uid, known.meta.version)
@@ -154,7 +156,7 @@ class ChildStore:
             self._tell(known)
 
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
-        """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken."""
+        """Take in a whole list: what it does not hold is deleted, unless we made it after the list was taken."""
         listed = {(child.meta.namespace, child.meta.name): child.meta.uid for child in children}
         for name, known in list(self._children.items()):
             in_scope = namespace is None or name[0] == namespace
@@ -166,7 +168,7 @@ class ChildStore:
     def _tell(self, child: Child, *, left: bool = False) -> None:
         self.changes += 1
         meta = child.meta
-        # NB: whatever its label says, a copy of the resolver is of no single cluster.
+        # Whatever its label says, a copy of the resolver is of no single cluster.
         cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
         self._changed(meta.owner_uid, (meta.namespace, cluster), left)
 
@@ -190,13 +192,13 @@ class ChildStore:
 
 
 def _before(child: Child) -> Name | None:
-    """Name the first pod of a task of which this is a later one; None of anything else."""
+    """Return the name of the first pod of a task of which this is a later one; None of anything else."""
     first, number = naming.first_pod_name(child.meta.name) if isinstance(child, Pod) else ("", 0)
     return (child.meta.namespace, first) if number else None
 
 
 def _is_shared(child: Child) -> bool:
-    """Tell whether something is named as a copy of the resolver, which all clusters of a namespace share."""
+    """Return whether something is named as a copy of the resolver, which all clusters of a namespace share."""
     return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
 
 
@@ -249,19 +251,19 @@ class Stores:
     @property
     def changes(self) -> int:
         """How often anything changed that a decision reads: while it is the same, so is what is observed."""
-        return sum(store.changes for store in self.of.values())
+        return sum(map(_CHANGES, self.of.values()))
 
     def namespaces_with_copies(self) -> list[str]:
-        """Name the namespaces that have a copy of the resolver."""
+        """Return the names of the namespaces that have a copy of the resolver."""
         return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
 
     def copies_in(self, namespace: str) -> list[ConfigMap]:
-        """Give every known ConfigMap of a namespace that is named as a copy of the resolver."""
+        """Return every known ConfigMap of a namespace that is named as a copy of the resolver."""
         found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].others(namespace))
         return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
 
     def is_mounted(self, copy: ConfigMap) -> bool:
-        """Tell whether a pod that is not over mounts a copy of the resolver."""
+        """Return whether a pod that is not over mounts a copy of the resolver."""
         return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:

@@ -18,7 +18,7 @@ from tfcluster_operator.kube.metrics import CLUSTER_WIDE, NO_CODE, OPTIONAL, WAT
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 #: What a server answers that does not have a kind, or keeps it from us.
 _NOT_SERVED: Final = (403, 404)
-#: What ends a request without an answer.  NB: aiohttp's own timeouts are cancellations here.
+#: What ends a request without an answer. aiohttp's own timeouts are cancellations here.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
 
 
@@ -67,7 +67,7 @@ class Traffic:
         self._prefix = URL(server).path
         started = elapsed()
         self._watched = {(kind, None if kind in CLUSTER_WIDE else scope) for scope in scopes for kind in WATCHED}
-        # NB: of what a server need not serve there may never be a watch.
+        # Of what a server need not serve there may never be a watch.
         self._heard = {of: started for of in self._watched if of[0] not in OPTIONAL}
         self._opened: set[tuple[str, str | None]] = set()
 
@@ -84,12 +84,12 @@ class Traffic:
         if asked.verb == "watch" and response.status < 400:
             self._follow(asked, response)
         elif asked.resource in OPTIONAL and response.status in _NOT_SERVED:
-            # NB: switched off on a server that had it, or the right to it was taken: nothing is missed.
+            # Switched off on a server that had it, or the permission to it was taken: nothing is missed.
             self._heard.pop((asked.resource, asked.namespace), None)
         return response
 
     def silences(self) -> Mapping[str, float]:
-        """Give the seconds since the last sign of life of the watches, by kind, the worst of each."""
+        """Return the seconds since the last sign of life of the watches, by kind, the worst of each."""
         now = self._elapsed()
         worst: dict[str, float] = {}
         for (kind, _), at in self._heard.items():
@@ -119,7 +119,7 @@ class Traffic:
 class _Heard:
     """A stream that tells of each piece that comes.
 
-    NB: only these two ways of reading are told of: our informers use the one, kopf the other.
+    Only these two ways of reading are told of: our informers use the one, kopf the other.
     """
 
     def __init__(self, content: aiohttp.StreamReader, heard: Callable[[], None]) -> None:

@@ -15,15 +15,15 @@ Leaving = Mapping[str, tuple[tuple[int, int], ...]]
 
 
 def job_of(cluster: TFCluster, pod: Pod) -> Job | None:
-    """Give the job of a pod by the pod's name, which nobody can edit; None where the job is declared no more."""
+    """Return the job of a pod by the pod's name, which nobody can edit; None where the job is no longer declared."""
     first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
     return next((job for job in cluster.jobs if naming.pod_name(cluster.name, job.name, index) == first), None)
 
 
 def leaving_of(roster: Roster) -> Leaving:
-    """Tell which tasks leave, their pods still running, so that the coordinator lets go of them first.
+    """Return which tasks leave, their pods still running, so that the coordinator lets go of them first.
 
-    It is told of a range for each job, from the first task that is declared no more to the last one that still runs.
+    It is told of a range for each job, from the first task that is no longer declared to the last one that still runs.
     So a view is not written for each of many that go, only when the last one of them does, and it takes the same few
     bytes however many they are.  A job without drainTimeoutSeconds has none, its pods go at once.
     """
@@ -39,7 +39,7 @@ def leaving_of(roster: Roster) -> Leaving:
 
 
 def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
-    """Give how many seconds the pod of a task that is declared no more stays, 0 or less where it goes now.
+    """Return how many seconds the pod of a task that is no longer declared stays, 0 or less where it goes now.
 
     It has drainTimeoutSeconds from when it was noted as surplus, which is when the smaller view was published.
     """
@@ -49,7 +49,7 @@ def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
 
 
 def surplus_since(pod: Pod, now: float) -> float:
-    """Tell since when a pod is surplus; 0.0 where nobody noted it, or a clock that was wrong did: it lies ahead."""
+    """Return since when a pod is surplus; 0.0 where nobody noted it, or a clock that was wrong did: it lies ahead."""
     return pod.surplus_since if pod.surplus_since <= now else 0.0
 
 
@@ -58,15 +58,15 @@ STUCK_AFTER: Final = 10.0
 
 
 def seconds_until_freed(cluster: TFCluster, pod: Pod, now: float) -> float | None:
-    """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
-    # NB: without grace it was deleted by force already, and only a finalizer keeps it.
+    """Return how long until a terminating pod is deleted by force; None where the user set no such time."""
+    # Without grace it was deleted by force already, and only a finalizer keeps it.
     if cluster.force_delete_after is None or not pod.meta.terminating or not pod.meta.grace:
         return None
     return _gone_by(pod, now) + cluster.force_delete_after - now
 
 
 def seconds_until_stuck(pod: Pod, now: float) -> float:
-    """Give how long until a terminating pod is called stuck."""
+    """Return how long until a terminating pod is called stuck."""
     return _gone_by(pod, now) + STUCK_AFTER - now
 
 
@@ -75,19 +75,19 @@ def _gone_by(pod: Pod, now: float) -> float:
 
 
 def stuck_words(cluster: TFCluster, pod: Pod) -> str:
-    """Say what a stuck pod waits for and what can be done."""
+    """Return what a stuck pod waits for and what can be done."""
     if pod.meta.finalizers and not pod.meta.grace:
         keepers = ", ".join(pod.meta.finalizers)
         return (
-            f"pod {pod.meta.name} has ended and blocks its name: the finalizer {keepers} keeps it; "
+            f"pod {pod.meta.name} has ended but still exists: the finalizer {keepers} remains; "
             "its controller must remove it"
         )
-    where = f"node {pod.node} does not confirm its end" if pod.node else "its end is not confirmed"
+    where = f"node {pod.node} has not confirmed its end" if pod.node else "its end is not confirmed"
     if cluster.force_delete_after is not None:
-        cure = f"it is deleted by force {cluster.force_delete_after} s after its grace period"
+        cure = f"it will be force-deleted {cluster.force_delete_after} s after its grace period"
     else:
         cure = f"set forceDeleteAfterSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
-    return f"pod {pod.meta.name} still terminates and blocks its name: {where}; {cure}"
+    return f"pod {pod.meta.name} is still terminating: {where}; {cure}"
 
 
 def pods_to_clean(roster: Roster) -> Iterator[Pod]:

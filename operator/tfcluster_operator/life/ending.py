@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger, Verdict
+from tfcluster_operator.declaration.spec import Task, TFCluster
 from tfcluster_operator.objects.pod import Exit, Pod
 
 #: Above this an exit code tells the signal that killed the program, as shells and container runtimes have it.
@@ -47,7 +50,7 @@ def ending_of(pod: Pod) -> Ending | None:
 
 
 def name_of(end: Exit | None, pod_reason: str = "") -> str:
-    """Name a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
+    """Return the name of a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
     if end is None or pod_reason in OUT_OF_TIME:
         return pod_reason or "Failed"
     if end.reason == "OOMKilled":
@@ -58,7 +61,7 @@ def name_of(end: Exit | None, pod_reason: str = "") -> str:
 
 
 def words_for(pod: Pod) -> str:
-    """Say how a pod failed, in words: the name, the exit code or signal, and the last line that it left."""
+    """Return how a pod failed, in words: the name, the exit code or signal, and the last line that it left."""
     end = pod.exit
     if end is None:
         return pod.reason or "no exit code is known"
@@ -70,3 +73,51 @@ def words_for(pod: Pod) -> str:
     else:
         words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
     return f"{words}: {end.message}" if end.message else words
+
+
+def judge_success(cluster: TFCluster, ledger: Ledger) -> Verdict | None:
+    """Decide whether the cluster has succeeded; jobs without any task meet no policy."""
+    policy = cluster.success_policy
+    named = [job for name in policy.jobs if (job := cluster.job(name)) is not None]
+    tasks = sum(job.replicas for job in named)
+    done = sum(len(ledger.of(job.name).completed) for job in named)
+    if not done or (policy.tasks == "All" and done < tasks):
+        return None
+    whose = "job" if len(policy.jobs) == 1 else "jobs"
+    share = f"{done} of {tasks} tasks" if policy.tasks == "Any" else ("every task" if tasks > 1 else "the task")
+    return Verdict(
+        SUCCEEDED, reasons.TASKS_SUCCEEDED, f"{share} of {whose} {', '.join(policy.jobs)} ended with exit code 0"
+    )
+
+
+def judge_failure(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger) -> Verdict | None:
+    """Decide whether a failed task fails the cluster."""
+    policy = task.job.restart_policy
+    words = words_for(pod)
+    if policy == "Never":
+        return Verdict(FAILED, reasons.TASK_FAILED, f"{task} failed and its restartPolicy is Never: {words}")
+    if policy == "ExitCode" and pod.exit is not None and pod.exit.code < SIGNALLED:
+        message = f"{task} failed, and its restartPolicy ExitCode restarts from exit code {SIGNALLED} up only: {words}"
+        return Verdict(FAILED, reasons.PERMANENT_EXIT_CODE, message)
+    limit = cluster.backoff_limit
+    if limit is not None and ledger.restarts >= limit:
+        message = f"{task} failed after {ledger.restarts} of {limit} restarts: {words}"
+        return Verdict(FAILED, reasons.BACKOFF_LIMIT_EXCEEDED, message)
+    return None
+
+
+def judge_deadline(cluster: TFCluster, ledger: Ledger, now: float) -> Verdict | None:
+    """Decide whether the cluster has run too long."""
+    limit = cluster.active_deadline
+    if limit is None or not ledger.started_at or now < ledger.started_at + limit:
+        return None
+    return Verdict(FAILED, reasons.DEADLINE_EXCEEDED, f"not finished within activeDeadlineSeconds, {limit} s")
+
+
+def seconds_left(cluster: TFCluster, ledger: Ledger, now: float) -> float | None:
+    """Return the seconds until the deadline of a running cluster or the end of a finished one; None without a limit."""
+    if ledger.verdict is None:
+        limit, since = cluster.active_deadline, ledger.started_at
+    else:
+        limit, since = cluster.ttl_after_finished, ledger.finished_at
+    return None if limit is None or not since else since + limit - now

@@ -4,16 +4,21 @@ Tasks that start at once make one gang, those of a job that starts after others 
 has its places, a pod that comes back, or is added, is placed for itself.  A restart of a whole job, or of all, and a
 resumption are starts again, in a round of their own with a PodGroup of its own, because a PodGroup that was placed is
 never scheduled together again (Kubernetes, "Gang Scheduling").
+
+The time of spec.scheduling.gang.timeoutSeconds counts from when its tasks can start: not while they wait for other jobs
+or for quota, and not in the pause before a restart.  Each start has its whole time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tfcluster_operator.declaration import ledger
+from tfcluster_operator.declaration import ledger, reasons
+from tfcluster_operator.declaration.ledger import FAILED, GaveUp, Ledger, Verdict
 from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life import start_order
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.pod_group import PodGroup, name_for, wave_of
@@ -57,10 +62,10 @@ class Gang:
         """Why there was no room the last time the scheduler tried, in its words; "" while it has not said so."""
         if self.placed or self.existing is None or self.existing.trouble == "":
             return ""
-        # NB: of the group it says how many pods lack a place, and of one pod alone what the nodes lack.
+        # Of the group it says how many pods lack a place, and of one pod alone what the nodes lack.
         troubles = (place.staying.trouble for place in self.unplaced if place.staying is not None)
         causes = [trouble.rpartition("UTC: ")[2] for trouble in troubles if _OF_THE_NODES in trouble]
-        # NB: of the others that had room scheduler-plugins says that it was taken from them for the sake of one.
+        # Of the others that had room scheduler-plugins says that it was taken from them for the sake of one.
         telling = (cause for cause in causes if _FOR_ANOTHER not in cause)
         return next(telling, self.existing.trouble or next(iter(causes), ""))
 
@@ -90,14 +95,14 @@ def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
 
 
 def is_member(cluster: TFCluster, place: Place) -> bool:
-    """Tell whether a task gets its place with a gang."""
+    """Return whether a task gets its place with a gang."""
     if cluster.gang is None or place.stage is Stage.COMPLETED:
         return False
     return place.task.index < cluster.gang.least(place.task.job)
 
 
 def awaited(gangs: Mapping[str, Gang], job: Job) -> list[Gang]:
-    """Give the gangs that have their places before a task of this job, which is no member, gets a pod.
+    """Return the gangs that have their places before a task of this job, which is no member, gets a pod.
 
     It would hold what a gang lacks: two clusters that begin with their surplus have no room for their gangs.
     """
@@ -127,3 +132,44 @@ def _gang(roster: Roster, name: str, wave: str, members: tuple[Place, ...], know
 
 def _has_place(pod: Pod) -> bool:
     return bool(pod.node) or pod.phase != "Pending"
+
+
+def waiting_since(roster: Roster, ledger: Ledger, gangs: Iterable[Gang], now: float) -> dict[str, float]:
+    """Return since when each gang waits for its places, in seconds since the epoch."""
+    gang = roster.cluster.gang
+    if gang is None or gang.timeout is None:
+        return {}
+    waiting = (one.name for one in gangs if not one.placed and _may_start(roster, ledger, one, now))
+    # What an operator wrote down whose clock was ahead is now.
+    return {name: min(ledger.gangs.get(name) or now, now) for name in waiting}
+
+
+def judge_gangs(roster: Roster, ledger: Ledger, gangs: Mapping[str, Gang], now: float) -> Verdict | GaveUp | None:
+    """Decide what becomes of a cluster whose gang has found no places in time; None while there is time."""
+    gang = roster.cluster.gang
+    for name, since in ledger.gangs.items():
+        if gang is None or gang.timeout is None or now < since + gang.timeout:
+            continue
+        why = gangs[name].trouble or roster.observed.lacking.get(PodGroup.KIND) or "no reason from a scheduler"
+        count = len(gangs[name].members)
+        tasks = f"its {count} tasks" if count > 1 else "its task"
+        limit = f"spec.scheduling.gang.timeoutSeconds, {gang.timeout} s"
+        message = f"gang {name}: {tasks} could not be scheduled within {limit}: {why}"
+        if gang.on_timeout == "Fail":
+            return Verdict(FAILED, reasons.GANG_TIMEOUT, message)
+        return GaveUp(roster.cluster.generation, f"{message}; to retry, edit the TFCluster, or suspend and resume it")
+    return None
+
+
+def seconds_until_timeout(cluster: TFCluster, ledger: Ledger, now: float) -> float | None:
+    """Return the seconds until the first gang has waited for too long; None where none waits, or there is no limit."""
+    if cluster.gang is None or cluster.gang.timeout is None or not ledger.gangs:
+        return None
+    return min(ledger.gangs.values()) + cluster.gang.timeout - now
+
+
+def _may_start(roster: Roster, ledger: Ledger, gang: Gang, now: float) -> bool:
+    jobs = {place.task.job.name: place.task.job for place in gang.unplaced}.values()
+    if any(ledger.of(job.name).restart_at > now for job in jobs):
+        return False
+    return not any(start_order.awaited_jobs(roster, job, ledger) for job in jobs)

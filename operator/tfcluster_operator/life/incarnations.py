@@ -1,6 +1,6 @@
 """Which pod each task is: told to the chief alone, so that it connects again to a task whose pod was replaced.
 
-An address outlives the pods behind it, so the coordinator could not tell otherwise.  What it is told is written seldom:
+An address outlives the pods behind it, so the coordinator could not tell otherwise.  What it is told is written rarely:
 
 * A pod that stands in place of one that the view names is a repair, and told at once.
 * A task that the view does not name yet is told of when no pod is missing: a launch costs one write, however many pods.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR
 from tfcluster_operator.life.roster import Roster, Stage
 from tfcluster_resolver import contract
@@ -75,7 +75,7 @@ def told(pods: Pods, view: contract.View, before: Told) -> tuple[Told, bool]:
 
 
 def kept(view: contract.View, before: Told) -> Told:
-    """Give what the published view tells of the tasks that are still seen."""
+    """Return what the published view tells of the tasks that are still seen."""
     still: dict[str, Mapping[int, str]] = {}
     for job, tasks in view.jobs.items():
         seen = tasks if isinstance(tasks, Mapping) else range(len(tasks))

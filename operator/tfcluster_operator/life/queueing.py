@@ -2,7 +2,7 @@
 
 A TFCluster with the label of a queue gets pods for what Kueue has granted, and for nothing else.  It asks by Workloads,
 called claims here.  The first stands for the whole cluster; a later one for the tasks that an edit adds, so that what
-runs goes on while they wait.  The claims of a cluster stand in the order of their numbers, those that were granted
+runs continues while they wait.  The claims of a cluster stand in the order of their numbers, those that were granted
 before those that wait, and each covers the tasks of a job that come next by index.  What a claim stands for is counted
 without the pods whose quota was given back.
 
@@ -25,7 +25,7 @@ from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor, Workload
 
-#: What of a pod's spec a queue judges: what it takes, and which nodes it may take it from.
+#: What of a pod's spec a queue judges: what it takes, and which nodes it can take it from.
 _JUDGED: Final = (
     "nodeSelector",
     "affinity",
@@ -48,7 +48,7 @@ class Turn(Enum):
     FREE = "free"
     #: The user has suspended it, so that it asks for nothing.
     SUSPENDED = "suspended"
-    #: Nothing is known of its claims: what runs goes on, and nothing is added.
+    #: Nothing is known of its claims: what runs continues, and nothing is added.
     UNKNOWN = "unknown"
     #: It waits, and has no pods.
     WAITING = "waiting"
@@ -73,7 +73,7 @@ class Claim:
     count: Mapping[str, int]
 
     def covers(self, job: str, index: int) -> bool:
-        """Tell whether it stands for a task."""
+        """Return whether it stands for a task."""
         return 0 <= index - self.first.get(job, 0) < self.count.get(job, 0)
 
 
@@ -81,7 +81,7 @@ class Claim:
 class Standing:
     """How a cluster stands in its queue.
 
-    ``cluster`` is what it may be now.  ``holding`` are the claims that were granted, if the first one was; ``rest``
+    ``cluster`` is what it might be now.  ``holding`` are the claims that were granted, if the first one was; ``rest``
     are the others.  ``missing_flavors`` says, by job, which ResourceFlavors nobody knows.  ``why`` says
     why nothing is known.
     """
@@ -100,11 +100,11 @@ class Standing:
 
 
 def stand(cluster: TFCluster, observed: Observed) -> Standing:
-    """Tell what of a cluster has quota."""
+    """Return what of a cluster has quota."""
     claims = sorted(_claims_of(cluster, observed), key=_rank)
     known = ledger.read(cluster.status) if cluster.queue else ledger.Ledger()
     if known.verdict is not None:
-        # NB: Kueue may delete the Workloads of what has finished, and that changes nothing any more.
+        # Kueue can delete the Workloads of what has finished, and that changes nothing any more.
         return Standing(Turn.FINISHED, _with_tasks(cluster, known.granted), rest=tuple(_in_order(cluster, claims)))
     if not cluster.queue or cluster.suspend:
         turn = Turn.SUSPENDED if cluster.queue else Turn.FREE
@@ -139,7 +139,7 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
 
 
 def as_reported(cluster: TFCluster) -> Standing:
-    """Tell what of a cluster has quota by its status alone, for who cannot read its Workloads."""
+    """Return what of a cluster has quota by its status alone, for who cannot read its Workloads."""
     if not cluster.queue or cluster.suspend:
         return Standing(Turn.SUSPENDED if cluster.queue else Turn.FREE, cluster)
     known, no_task = ledger.read(cluster.status), not any(job.replicas for job in cluster.jobs)
@@ -152,7 +152,7 @@ def as_reported(cluster: TFCluster) -> Standing:
 
 
 def asked_of(job: Job) -> dict[str, Any]:
-    """Give the part of a job's template that a queue judges, as a PodTemplateSpec."""
+    """Return the part of a job's template that a queue judges, as a PodTemplateSpec."""
     spec: Mapping[str, Any] = job.template.get("spec") or {}
     judged: dict[str, Any] = {key: spec[key] for key in _JUDGED if spec.get(key)}
     for group in ("initContainers", "containers"):
@@ -161,7 +161,7 @@ def asked_of(job: Job) -> dict[str, Any]:
                 {key: container[key] for key in _JUDGED_OF_CONTAINERS if container.get(key)}
                 for container in spec[group]
             ]
-    # NB: the template's own may be any, and that of the pods is Never.
+    # The template's own might be any, and that of the pods is Never.
     return {"spec": {**judged, "restartPolicy": "Never"}}
 
 
@@ -171,14 +171,14 @@ def asks_of(job: Job) -> str:
 
 
 def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
-    """Spell what the pods of some jobs ask for, and how few may come, for the annotation of a claim."""
+    """Spell what the pods of some jobs ask for, and how few might come, for the annotation of a claim."""
     fewest = {name: f"{_AT_LEAST}{count}" for name, count in least.items()}
     asks = {naming.dns_job(job.name): asks_of(job) + fewest.get(job.name, "") for job in jobs}
     return json.dumps(asks, sort_keys=True, separators=(",", ":"))
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Tell how few tasks of a job its queue may grant: by ``spec.jobs.J.minReplicas``.
+    """Return how few tasks of a job its queue may grant: by ``spec.jobs.J.minReplicas``.
 
     Returns:
         The least number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
@@ -194,12 +194,12 @@ def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) 
 
 
 def job_of_pod_set(cluster: TFCluster, pod_set: str) -> Job | None:
-    """Give the job that a podSet stands for; None where it is declared no more."""
+    """Return the job that a podSet stands for; None where it is no longer declared."""
     return next((job for job in cluster.jobs if naming.dns_job(job.name) == pod_set), None)
 
 
 def is_at_work(pod: Pod) -> bool:
-    """Tell whether a pod takes resources, as the scheduler counts: a terminating one, too, until it has ended."""
+    """Return whether a pod takes resources, as the scheduler counts: a terminating one, too, until it has ended."""
     return pod.phase not in {"Succeeded", "Failed"}
 
 
@@ -223,7 +223,7 @@ def _in_order(cluster: TFCluster, claims: Iterable[tuple[int, Workload]]) -> Ite
         for pod_set, asked in workload.asked.items():
             job = job_of_pod_set(cluster, pod_set)
             name = pod_set if job is None else job.name
-            # NB: what is given back counts from what was asked for, and not from what was granted of it.
+            # What is given back counts from what was asked for, and not from what was granted of it.
             left = max(0, asked - workload.reclaimed.get(pod_set, 0))
             counts[name] = left if workload.granted is None else min(left, workload.granted.get(pod_set, 0))
         yield Claim(number, workload, {name: reached.get(name, 0) for name in counts}, counts)
@@ -240,7 +240,7 @@ def _total(claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def _is_of_the_past(cluster: TFCluster, claim: Claim) -> bool:
-    """Tell whether a claim that has quota has it in another queue, or for pods that ask for something else now."""
+    """Return whether a claim that has quota has it in another queue, or for pods that ask for something else now."""
     workload = claim.workload
     if workload.granted is None:
         return False
@@ -248,7 +248,7 @@ def _is_of_the_past(cluster: TFCluster, claim: Claim) -> bool:
         return True
     asks = read_asks(workload)
     jobs = (job for job in cluster.jobs if claim.count.get(job.name) and job.replicas)
-    # NB: an annotation that somebody took away tells nothing, and no training ends for that.
+    # An annotation that somebody took away tells nothing, and no training ends for that.
     return any(asks.get(naming.dns_job(job.name), now) != now for job in jobs for now in [asks_of(job)])
 
 
@@ -264,7 +264,7 @@ def read_asks(workload: Workload) -> Mapping[str, str]:
 
 
 def _unknown(cluster: TFCluster, observed: Observed, granted: Mapping[str, int]) -> Standing:
-    """Keep what runs, because it was granted once: the API may be gone, or the right to read it."""
+    """Keep what runs, because it was granted once: the API might be deleted, or the permission to read it."""
     why, counts = observed.lacking.get(Workload.KIND, ""), dict(granted)
     running = [pod for pod in observed.pods.values() if pod.meta.owner_uid == cluster.uid and is_at_work(pod)]
     if not running:

@@ -25,7 +25,7 @@ _JITTER: Final = 0.25
 
 
 def scope_of(cluster: TFCluster, job: Job) -> tuple[Job, ...]:
-    """Give the jobs whose pods are all replaced when a task of this job fails; none where the task is alone."""
+    """Return the jobs whose pods are all replaced when a task of this job fails; none where the task is alone."""
     if job.restart_scope == "Cluster":
         return cluster.jobs
     return (job,) if job.restart_scope == "Job" else ()
@@ -90,28 +90,28 @@ def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: floa
 
 
 def is_forgiven(tried_at: float, now: float) -> bool:
-    """Tell whether the last try, at a time of ours, is so long ago that the failures before it are forgiven."""
+    """Return whether the last try, at a time of ours, is so long ago that the failures before it are forgiven."""
     return now - tried_at >= FORGIVEN_AFTER
 
 
 def believed(retry_at: float, now: float) -> float:
-    """Give the time of the next try, now if it lies further ahead than any pause: then a clock was wrong."""
+    """Return the time of the next try, now if it lies further ahead than any pause: then a clock was wrong."""
     return retry_at if retry_at <= now + LONGEST_PAUSE * (1 + _JITTER) else now
 
 
 def pause(failures: int, *, seed: str) -> float:
-    """Give the pause after so many failures in a row.
+    """Return the pause after so many failures in a row.
 
     Args:
         failures: how many went before this one.
-        seed: what the jitter is drawn from; the same seed gives the same pause, so that a plan can be made twice.
+        seed: what the jitter is drawn from; the same seed gives the same pause, so that a plan can be created twice.
     """
     drawn = hashlib.sha256(seed.encode()).digest()[0] / 255
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
 
 
 def pause_before_replacing(pod: Pod) -> tuple[float, int]:
-    """Say how long the replacement of a pod waits that was taken away, or ended well and is to run again.
+    """Return how long the replacement of a pod waits that was taken away, or ended well and is to run again.
 
     Returns:
         Seconds after we saw its end, and the number that the replacement starts with.  The first time costs no pause; a

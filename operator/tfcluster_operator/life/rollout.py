@@ -15,7 +15,7 @@ class Rollout:
     """Where the pods of one job are.
 
     ``outdated`` are of an older template and stay, ``leaving`` are so and terminate already; ``unavailable`` are the
-    tasks that are not at work.
+    tasks that are not running.
     """
 
     job: Job
@@ -31,7 +31,7 @@ class Rollout:
 
 def rollout_of(roster: Roster, job: Job) -> Rollout:
     """Compare a job's pods with its template; tasks that have completed are left out, they are not run again."""
-    # NB: nearly all of thousands of tasks are passed by here.
+    # Nearly all of thousands of tasks are passed by here.
     places = [place for place in roster.of(job) if place.stage is not Stage.SERVING or not place.settled]
     places = [place for place in places if place.stage is not Stage.COMPLETED]
     old = [place for place in places if place.outdated]

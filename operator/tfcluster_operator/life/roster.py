@@ -60,7 +60,7 @@ class Stage(Enum):
     #: It has ended with exit code 0 and is not run again, whatever became of its pod.
     COMPLETED = "completed"
 
-    # NB: Enum's own is written in Python, and a pass over thousands of tasks looks stages up many times for each.
+    # Enum's own is written in Python, and a reconcile over thousands of tasks looks stages up many times for each.
     __hash__ = object.__hash__
 
 
@@ -68,9 +68,9 @@ class Place(NamedTuple):
     """One declared task, and its pod, or whoever holds the name that its pod is to have.
 
     ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
-    our pod was made from another template than the present one.  ``kept`` are pods of the task that have failed and are
-    its pods no longer, the oldest first: only their logs are of use.  ``settled`` says that our pod is at work and that
-    nothing about it alone asks for anything: what still may are its view and its incarnation.
+    our pod was created from another template than the present one.  ``kept`` are pods of the task that have failed and
+    are its pods no longer, the oldest first: only their logs are of use.  ``settled`` says that our pod is running and
+    that nothing about it alone asks for anything: what still may are its view and its incarnation.
     """
 
     task: Task
@@ -84,7 +84,7 @@ class Place(NamedTuple):
 
     @property
     def own(self) -> Pod | None:
-        """The pod, if it is ours; it may be on its way out."""
+        """The pod, if it is ours; it might be on its way out."""
         return None if self.stage in {Stage.FOREIGN, Stage.PREDECESSOR} else self.pod
 
     @property
@@ -150,7 +150,7 @@ class Roster:
         return _hold(self.cluster, kind, name, self.observed)
 
     def ours(self, kind: type[_Kind]) -> list[_Kind]:
-        """Give every object of a kind that is ours and stays."""
+        """Return every object of a kind that is ours and stays."""
         found = self.observed.of(kind).values()
         return [one for one in found if holder_of(self.cluster, one) is Holder.OURS]
 
@@ -174,15 +174,15 @@ class Roster:
         return Holding(ConfigMap.KIND, self.resolver, holder, found)
 
     def of(self, job: Job) -> tuple[Place, ...]:
-        """Give the places of one job."""
+        """Return the places of one job."""
         return self.places[job.name]
 
     def open(self, job: Job) -> Iterator[Place]:
-        """Give the places of one job that have not completed."""
+        """Return the places of one job that have not completed."""
         return (place for place in self.places[job.name] if place.stage is not Stage.COMPLETED)
 
     def staying(self) -> Iterator[Pod]:
-        """Give every pod of ours, declared or not, that nobody has asked to go."""
+        """Return every pod of ours, declared or not, that nobody has asked to go."""
         for places in self.places.values():
             for place in places:
                 if (pod := place.staying) is not None:
@@ -190,13 +190,13 @@ class Roster:
         yield from self.surplus
 
     def kept(self) -> Iterator[Pod]:
-        """Give every failed pod that is kept and that nobody has asked to go."""
+        """Return every failed pod that is kept and that nobody has asked to go."""
         for places in self.places.values():
             for place in places:
                 yield from (pod for pod in place.kept if not pod.meta.terminating)
 
     def completed_by(self, ledger: Ledger) -> Roster:
-        """Give the roster with what the ledger tells: which tasks have completed, and which edition this is."""
+        """Return the roster with what the ledger tells: which tasks have completed, and which edition this is."""
         changed: dict[str, tuple[Place, ...]] = {}
         for job in self.cluster.jobs:
             if completed := ledger.of(job.name).completed:
@@ -228,7 +228,8 @@ def roll_in_turns(
         resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
         before: an earlier roster of the cluster, as this function gave it; a task whose pod is the same object as then
             is not classified again.
-        standing: how the cluster stands in its queue, where that was found out before and must not change meanwhile.
+        standing: how the cluster stands in its queue, where that was found out before and must not change in the
+        meantime.
     """
     declared, standing = cluster, standing or stand(cluster, observed)
     cluster = standing.cluster
@@ -243,7 +244,7 @@ def roll_in_turns(
     for name, pod in observed.pods.items():
         meta = pod.meta
         ours = meta.owner_uid == cluster.uid
-        # NB: a kept pod mounts nothing any more, and its failure is counted and need not be remembered.
+        # A kept pod mounts nothing any more, and its failure is counted and need not be remembered.
         if ours and name not in kept:
             uids.add(meta.uid)
             mounted.add(pod.resolver)
@@ -288,7 +289,7 @@ def holder_of(cluster: TFCluster, child: Child) -> Holder:
 
 
 def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence[Pod]]:
-    """Give the pods of tasks that have had one before, by the name of the task's first pod."""
+    """Return the pods of tasks that have had one before, by the name of the task's first pod."""
     later = defaultdict(list)
     firsts: set[str] = set()
     firsts.update(*(naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs))
@@ -300,7 +301,7 @@ def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence
 
 
 def _places_before(before: Roster | None, cluster: TFCluster, job: Job) -> Sequence[Place]:
-    """Give the places of a job in an earlier roster, where they were classified by the same declaration."""
+    """Return the places of a job in an earlier roster, where they were classified by the same declaration."""
     if before is None or before.cluster.uid != cluster.uid or before.cluster.job(job.name) != job:
         return ()
     return before.places[job.name]

@@ -1,7 +1,7 @@
-"""Taking stock: what the pods' ends mean for the ledger, in one pass and in a fixed order.
+"""Taking stock: what the pods' ends mean for the ledger, in one reconcile and in a fixed order.
 
 Success is looked for first, so that workers that fail while the chief ends well change nothing.  Then failures, each
-counted once by the UID of its pod, then the deadline.  A verdict is for ever: after it nothing is counted any more.
+counted once by the UID of its pod, then the deadline.  A verdict is forever: after it nothing is counted any more.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Final
 
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
-from tfcluster_operator.life import gang_timeout, restart
-from tfcluster_operator.life.ending import Ending
-from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life import restart
+from tfcluster_operator.life.ending import Ending, judge_deadline, judge_failure, judge_success
+from tfcluster_operator.life.gangs import gangs_of, judge_gangs, waiting_since
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.roster import Place, Roster, Stage
-from tfcluster_operator.life.verdict import judge_deadline, judge_failure, judge_success
 from tfcluster_operator.objects.pod import Pod
 
-#: So many losses at most a replacement may tell of that the status does not count.
+#: So many losses at most a replacement might tell of that the status does not count.
 _MOST_UNCOUNTED: Final = 10_000
 
 _Failure = tuple[float, Task, Pod]
@@ -40,7 +39,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
-        # NB: a pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
+        # A pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
         # another incarnation from the moment of the suspension on.
         number = ledger.next_incarnation() if ledger.started_at else None
         rested = {
@@ -56,7 +55,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     failures: list[_Failure] = []
     for job in cluster.jobs:
         ledger = _take_in(roster, job, ledger, failures, now)
-    # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
+    # In the order in which we saw them; the nodes' own times of two failures cannot be compared.
     ledger = _judge(roster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     ledger = _with_gangs(roster, ledger, now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
@@ -67,11 +66,11 @@ def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     gang = roster.cluster.gang
     if gang is None or gang.timeout is None or ledger.verdict is not None:
         return replace(ledger, gangs={}) if ledger.gangs else ledger
-    # NB: what has completed now is no member any more.
+    # What has completed now is no member any more.
     roster = roster.completed_by(ledger)
     gangs = gangs_of(roster, ledger)
-    ledger = replace(ledger, gangs=gang_timeout.waiting_since(roster, ledger, gangs.values(), now))
-    match gang_timeout.judge(roster, ledger, gangs, now):
+    ledger = replace(ledger, gangs=waiting_since(roster, ledger, gangs.values(), now))
+    match judge_gangs(roster, ledger, gangs, now):
         case None:
             return ledger
         case Verdict() as verdict:
@@ -87,7 +86,7 @@ def _with_grants(roster: Roster, ledger: Ledger) -> Ledger:
     granted = {job.name: job.replicas for job in roster.cluster.jobs}
     if granted == ledger.granted:
         return ledger
-    # NB: what was published before anything was granted is read by nobody, or was an edit.
+    # What was published before anything was granted is read by nobody, or was an edit.
     return replace(ledger, granted=granted, regrants=ledger.regrants + bool(ledger.granted))
 
 
@@ -137,28 +136,28 @@ class _Taking:
         self.job = job
         self._record = record
         self._failures = failures
-        #: NB: what has completed stays so while the queue grants fewer tasks than are declared.
+        #: What has completed stays so while the queue grants fewer tasks than are declared.
         self.completed = {index for index in record.completed if index < declared}
         self.started = {index for index in record.started if index < job.replicas}
         self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
         self.replaced = record.replaced
-        #: How many losses the newest of the uncounted replacements tells of, which may have come more than once.
+        #: How many losses the newest of the uncounted replacements tells of, which might have come more than once.
         self.told = 0
-        #: NB: an annotation is anybody's to write, and no operator puts off so many counts.
+        #: An annotation is anybody's to write, and no operator puts off so many counts.
         self._believed = record.replaced + _MOST_UNCOUNTED
 
     def look_at(self, place: Place, now: float) -> None:
         """Enter what one task's pod tells."""
         pod, index = place.own, place.task.index
         if pod is None:
-            # NB: also where somebody else's pod has taken the name already.
+            # Also where somebody else's pod has taken the name already.
             if index in self.started and index not in self.completed:
                 self._lose(index, Lost("", 0))
             return
         if pod.incarnation != self._record.incarnation:
             return
-        # NB: the status says still that the task has its pod, and does not count the loss of it: the operator that made
+        # The status says still that the task has its pod, and does not count the loss of it: the operator that made
         # this one crashed before it wrote that down.
         if index in self._record.started and self._record.replaced < pod.replacement <= self._believed:
             self.replaced += 1
@@ -184,7 +183,7 @@ class _Taking:
 
 
 def _is_counted(place: Place, record: JobRecord) -> bool:
-    """Tell whether the loss in whose place a pod came is counted, if there was one."""
+    """Return whether the loss in whose place a pod came is counted, if there was one."""
     return place.pod is None or place.pod.replacement <= record.replaced
 
 
@@ -195,7 +194,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
     taking = _Taking(job, declared, record, failures)
     goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
     for place in roster.of(job):
-        # NB: of a pod at work that is known there is nothing to enter, and nearly all of thousands are so.
+        # Of a pod running that is known there is nothing to enter, and nearly all of thousands are so.
         if not (place.settled and place.task.index in goes_on and _is_counted(place, record)):
             taking.look_at(place, now)
     completed = taking.completed
@@ -204,7 +203,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         begun=record.begun or bool(job.start_after and (record.started or taking.started)),
         completed=frozenset(completed),
         started=frozenset(taking.started),
-        # NB: also those of a pod that is declared no more: it may be declared again before it is gone.
+        # Also those of a pod that is no longer declared: it might be declared again before it is deleted.
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},
         lost={index: of for index, of in taking.lost.items() if index not in completed},
@@ -213,7 +212,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
 
 
 def _is_lost(place: Place, job: Job) -> bool:
-    """Tell whether a task's pod is replaced without having failed: it was taken away, or runs again after success."""
+    """Return whether a task's pod is replaced without having failed: it was taken away, or runs again after success."""
     again = place.ending is Ending.SUCCEEDED and job.restart_policy == "Always"
     return place.stage is Stage.ENDED and (again or place.ending is Ending.DISRUPTED)
 

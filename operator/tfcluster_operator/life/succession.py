@@ -1,7 +1,7 @@
 """The pods of one task, one after the other: which one speaks for it, and which failed before it and are kept.
 
 A pod cannot be renamed, and a failed one that is kept holds its name.  So the next pod has another name and the same
-hostname, by which its address is made.  The name follows from what is kept alone: it is the first name where nothing
+hostname, by which its address is created.  The name follows from what is kept alone: it is the first name where nothing
 is kept, and else has the next number.  Two operators, or one that crashed, therefore choose the same.
 
 The label says what is kept.  A pod that carries it, though it has not failed, is not kept, and one that lost it is kept
@@ -21,7 +21,7 @@ class Succession(NamedTuple):
     """The pods of one task that are the cluster's own.
 
     ``pod`` speaks for the task, None where none does; ``name`` is its name, or the name of the one to be created.
-    ``kept`` have failed before it, the oldest first; some may be on their way out.
+    ``kept`` have failed before it, the oldest first; some might be on their way out.
     """
 
     name: str
@@ -39,16 +39,16 @@ def succession_of(first: str, own: Iterable[Pod]) -> Succession:
 
 
 def is_kept(pod: Pod) -> bool:
-    """Tell whether a pod has failed and is marked as kept."""
+    """Return whether a pod has failed and is marked as kept."""
     return naming.LABEL_KEPT in pod.meta.labels and _can_be_kept(pod)
 
 
 def name_after(first: str, before: Iterable[Pod]) -> str:
-    """Name the pod that comes after these, which are kept; the first where there are none."""
+    """Return the name of the pod that comes after these, which are kept; the first where there are none."""
     numbers = [naming.first_pod_name(pod.meta.name)[1] for pod in before]
     return naming.later_pod_name(first, 1 + max(numbers)) if numbers else first
 
 
 def _can_be_kept(pod: Pod) -> bool:
-    # NB: one whose sidecar runs on holds its resources and its address.
+    # One whose sidecar runs on holds its resources and its address.
     return pod.phase == "Failed"

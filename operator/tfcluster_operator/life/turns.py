@@ -1,4 +1,4 @@
-"""Decisions over thousands of tasks, which pause now and then, so that others get a turn meanwhile."""
+"""Decisions over thousands of tasks, which pause now and then, so that others get a turn in the meantime."""
 
 from __future__ import annotations
 

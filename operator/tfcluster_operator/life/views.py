@@ -11,17 +11,17 @@ further (:attr:`TFCluster.edition`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from tfcluster_operator.declaration import filters, naming
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
 from tfcluster_operator.life import incarnations
 from tfcluster_operator.life.departures import Leaving, leaving_of
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.life.tf_config import largest_of
 from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
 from tfcluster_resolver import contract
@@ -50,18 +50,18 @@ class JobViews:
         return self.size > LARGEST_CONFIG_MAP
 
     def told_for(self, index: int) -> str:
-        """Give what a task's pod is told of the file that it reads; "" where there is none."""
+        """Return what a task's pod is told of the file that it reads; "" where there is none."""
         file = self.files.get(contract.VIEW_FILE) if len(self.files) == 1 else self._file_for(index)
         return "" if file is None else file.says.told
 
     def text_for(self, index: int) -> str:
-        """Give the text of the file that a task reads; "" where there is none."""
+        """Return the text of the file that a task reads; "" where there is none."""
         file = self._file_for(index)
         return "" if file is None else file.text
 
     def _file_for(self, index: int) -> ViewFile | None:
         of_all = self.files.get(contract.VIEW_FILE)
-        # NB: a pass over thousands of tasks asks for each; hardly any has filters of its own.
+        # A pass over thousands of tasks asks for each; hardly any has filters of its own.
         return of_all if len(self.files) == 1 else self.files.get(contract.task_view_file(index), of_all)
 
 
@@ -106,18 +106,18 @@ views_of = at_once(views_in_turns)
 
 
 def whole_view(cluster: TFCluster) -> contract.View:
-    """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's edition."""
+    """Return the view of somebody without device filters, who sees every task; its epoch is the cluster's edition."""
     builder = _Builder(cluster, {job.name: {} for job in cluster.jobs}, {}, None)
     return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.edition)
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
-    """Give the cluster's epoch: the newest of its views'."""
+    """Return the cluster's epoch: the newest of its views'."""
     return max((file.says.epoch for job in views for file in job.files.values()), default=0)
 
 
 def _files_of(before: Views | None, job: Job) -> Mapping[str, ReadFile]:
-    """Give the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
+    """Return the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
     of_jobs = () if before is None else before.of_jobs
     return next(({name: one.says for name, one in of.files.items()} for of in of_jobs if of.job.name == job.name), {})
 
@@ -145,14 +145,14 @@ class _Builder:
         self._pods = pods
         self._memberships: dict[tuple[str, ...], str] = {}
         self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
-        #: NB: a view tells of the devices of the viewer's own job even where its filters hide that.
+        #: A view tells of the devices of the viewer's own job even where its filters hide that.
         self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
 
     def job_views(self, job: Job, known: Mapping[str, ReadFile]) -> JobViews:
         """Build the views of one job; ``known`` are the files that its ConfigMap has."""
         if job.name == CHIEF and self._pods is not None:
             wanted = self._job_views(job, known, self._pods)
-            # NB: which pod each task is may be left out, which tasks there are may not.
+            # Which pod each task is might be left out, which tasks there are may not.
             if not wanted.too_large:
                 return wanted
         return self._job_views(job, known, None)
@@ -241,7 +241,7 @@ def _telling(view: contract.View, pods: incarnations.Pods, before: ReadFile | No
 
 
 def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
-    """Give a number of bytes that the view of these filters surely takes: that of its addresses."""
+    """Return a number of bytes that the view of these filters surely takes: that of its addresses."""
     return sum(
         filters.visible(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
         for job in cluster.jobs
@@ -252,7 +252,7 @@ def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
 def _filter_ranges(job: Job, shown: filters.Visible) -> tuple[contract.FilterRange, ...]:
     """Spell the filters of the visible tasks up to maxReplicas, equal neighbours as one range.
 
-    TensorFlow keeps the first list that it is given for a task, so a task that may come later is declared now.
+    TensorFlow keeps the first list that it is given for a task, so a task that might come later is declared now.
     """
     return tuple(r for r in _runs(job, shown.within(job.max_replicas)) if r.filters)
 
@@ -279,3 +279,38 @@ def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, in
         if any(held[resource] != limits[resource] for resource in held):
             differing[place.task.index] = held
     return differing
+
+
+#: Linux runs no program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2), MAX_ARG_STRLEN),
+#: and a page has 4 KiB at least.
+LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
+
+
+def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
+    """Spell what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
+    seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.tf_config == "TFJob" else None
+    if evaluator is not None and evaluator.replicas:
+        addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
+        seen = replace(seen, jobs={**seen.jobs, EVALUATOR: addresses})
+    return contract.tf_config(seen, job=task.job.name, index=task.index, address=cluster.address_of(task))
+
+
+def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:
+    """Measure the longest TF_CONFIG among some tasks of a job."""
+    tasks = _read(view).jobs.get(job.name, ())
+    listed = tasks if isinstance(tasks, Mapping) else range(len(tasks))
+    shown, hidden = -1, -1
+    for index in readers:
+        if index in listed:
+            shown = max(shown, index)
+        else:
+            hidden = max(hidden, index)
+    # Of equal clusters the highest index is the longest; and who must be put in by itself makes the cluster longer.
+    return max(
+        (len(tf_config_of(cluster, Task(job, index), view)) for index in (shown, hidden) if index >= 0), default=0
+    )
+
+
+@lru_cache(maxsize=64)
+def _read(view: str) -> contract.View:
+    return contract.load(view)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 
 _OUR_OWN: Final = f"{naming.GROUP}/"
@@ -84,7 +84,7 @@ class Meta:
     def read(cls, wire: Metadata) -> Meta:
         """Read the metadata of an object."""
         owner = next((one for one in wire.owner_references or () if one.controller), Reference())
-        # NB: the same words stand in each of thousands of pods, and are kept once.
+        # The same words stand in each of thousands of pods, and are kept once.
         return cls(
             name=wire.name,
             namespace=intern(wire.namespace),
@@ -149,7 +149,7 @@ class Kind:
     cluster_wide: bool = False
 
     def path(self, namespace: str | None, name: str = "") -> str:
-        """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
+        """Return the path of an object, of a namespace's list, or (namespace None) of the list over all."""
         middle = f"/namespaces/{namespace}" if namespace else ""
         return f"{self.api}{middle}/{self.plural}" + (f"/{name}" if name else "")
 
@@ -196,7 +196,7 @@ def owned(
 
 
 def labels_of(cluster: TFCluster, job: str) -> dict[str, str]:
-    """Give the labels of an object of one job, or ("") of the whole cluster."""
+    """Return the labels of an object of one job, or ("") of the whole cluster."""
     return naming.job_labels(cluster.name, job) if job else naming.cluster_labels(cluster.name)
 
 
@@ -207,7 +207,7 @@ def change_of(
     annotations: Mapping[str, str | None] | None = None,
     **parts: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Give the merge patch that puts an object right, or None where nothing differs.
+    """Return the merge patch that puts an object right, or None where nothing differs.
 
     Merge patches are used because server-side apply cannot remove what another field manager added.  Labels and
     annotations that others add are left alone.
@@ -230,13 +230,13 @@ def change_of(
 
 
 def selecting(labels: Mapping[str, str], existing: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the patch of a label selector after which it asks for these labels and nothing else."""
+    """Return the patch of a label selector after which it asks for these labels and nothing else."""
     known = existing.get("matchLabels") or ()
     return {**dict.fromkeys(existing), "matchLabels": {**dict.fromkeys(known), **labels}}
 
 
 def digest_of(spec: Any) -> str:
-    """Give the digest of a value of JSON, whatever the order of its fields."""
+    """Return the digest of a value of JSON, whatever the order of its fields."""
     return digest(json.dumps(spec, sort_keys=True, separators=(",", ":")))
 
 

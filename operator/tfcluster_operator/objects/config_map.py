@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Meta, Metadata
@@ -70,7 +70,7 @@ class ConfigMap:
 
     @property
     def is_genuine_copy(self) -> bool:
-        """Whether it is a copy of the resolver: the archive that its name promises, nothing else, and for ever."""
+        """Whether it is a copy of the resolver: the archive that its name promises, nothing else, and forever."""
         return self.immutable and bool(self.archive) and self.meta.name == naming.resolver_name(self.archive)
 
 
@@ -85,11 +85,11 @@ def _read(wire: _Wire) -> ConfigMap:
 
 
 def _archive_in(wire: _Wire) -> str:
-    """Give the digest of the resolver's archive, "" where it is not the only file: the content itself is not kept."""
+    """Return the digest of the resolver's archive, "" where it is not the only file: the content itself is not kept."""
     files = wire.binary_data or {}
     if wire.data or list(files) != [naming.ARCHIVE_FILE]:
         return ""
-    # NB: the API server has checked that it is base64.
+    # The API server has checked that it is base64.
     return hashlib.sha256(base64.b64decode(files[naming.ARCHIVE_FILE])).hexdigest()
 
 
@@ -114,7 +114,7 @@ def build(cluster: TFCluster, job: str, files: Mapping[str, ViewFile]) -> dict[s
 
 
 def change(cluster: TFCluster, job: str, files: Mapping[str, ViewFile], existing: ConfigMap) -> dict[str, Any] | None:
-    """Give the patch that makes a ConfigMap hold the wanted views, or None where nothing differs."""
+    """Return the patch that makes a ConfigMap hold the wanted views, or None where nothing differs."""
     data: dict[str, str | None] = {name: None for name in existing.files if name not in files}
     for name, file in files.items():
         if name not in existing.files or existing.files[name].digest != file.says.digest:
@@ -130,7 +130,7 @@ def change(cluster: TFCluster, job: str, files: Mapping[str, ViewFile], existing
 
 
 def trusted_files(existing: ConfigMap | None) -> Mapping[str, ReadFile]:
-    """Give the files of a ConfigMap, none where somebody edited their epochs: data and annotation must agree."""
+    """Return the files of a ConfigMap, none where somebody edited their epochs: data and annotation must agree."""
     if existing is None or existing.meta.annotations.get(naming.ANNOTATION_EPOCHS) != _epochs(existing.files):
         return {}
     return existing.files
@@ -145,7 +145,7 @@ def _epochs(files: Mapping[str, ReadFile]) -> str:
 
 
 def lasting(told: str) -> str:
-    """Give the part of what a pod is told that stays the same where only tasks leave, or become other pods."""
+    """Return the part of what a pod is told that stays the same where only tasks leave, or become other pods."""
     return told.partition("-")[0]
 
 
@@ -161,7 +161,7 @@ def build_file(view: contract.View, membership: str) -> ViewFile:
 
 
 def read_file(text: str) -> ReadFile:
-    """Tell what a ConfigMap's file says, for the comparison with what it should say."""
+    """Return what a ConfigMap's file says, for the comparison with what it should say."""
     name = digest(text)
     if (known := _known.get(name)) is not None:
         return known
@@ -178,10 +178,10 @@ def membership_digest(view: contract.View) -> str:
 
 
 def _says(view: contract.View, name: str, membership: str) -> ReadFile:
-    """Tell what a file of this digest says.
+    """Return what a file of this digest says.
 
     A pod is told of a new file, so that its kubelet looks at once, unless only the tasks that leave differ: they come
-    with a new epoch, and that they are gone at last changes nothing for those that stay.
+    with a new epoch, and that they are deleted at last changes nothing for those that stay.
     """
     told = name
     if view.leaving or view.incarnations:
@@ -193,7 +193,7 @@ def _says(view: contract.View, name: str, membership: str) -> ReadFile:
 
 def _remember(file: ReadFile) -> ReadFile:
     if file.incarnations:
-        return file  # NB: it holds a word for each task, and few are the same
+        return file  # It holds a word for each task, and few are the same
     if len(_known) >= _KNOWN_AT_MOST:
         _known.clear()
     _known[file.digest] = file

@@ -40,7 +40,7 @@ KIND: Final = base.kind_of(
 
 
 def protected_jobs(cluster: TFCluster) -> list[Job]:
-    """Give the jobs that declare a budget."""
+    """Return the jobs that declare a budget."""
     return [job for job in cluster.jobs if job.min_available is not None]
 
 
@@ -50,7 +50,7 @@ def spec_of(cluster: TFCluster, job: Job, left: int) -> dict[str, Any]:
     if isinstance(least, str):  # a share counts as Kubernetes rounds minAvailable: up
         least = -(-job.replicas * int(least.removesuffix("%")) // 100)
     return {
-        # NB: a share, or maxUnavailable, would be of the number in the TFCluster's scale subresource: of its workers.
+        # A share, or maxUnavailable, would be of the number in the TFCluster's scale subresource: of its workers.
         "minAvailable": min(left, least or 0),
         "selector": {"matchLabels": {naming.LABEL_CLUSTER: cluster.name, naming.LABEL_JOB: job.name}},
         # A pod that does not work protects nobody, and must not keep a node from being drained.
@@ -70,7 +70,7 @@ def build(cluster: TFCluster, job: Job, spec: Mapping[str, Any]) -> dict[str, An
 
 
 def change(cluster: TFCluster, job: Job, spec: Mapping[str, Any], existing: DisruptionBudget) -> dict[str, Any] | None:
-    """Give the patch that makes a budget protect what it should, or None where nothing differs."""
+    """Return the patch that makes a budget protect what it should, or None where nothing differs."""
     changed = None
     if existing.digest != base.digest_of(spec):
         selector = base.selecting(spec["selector"]["matchLabels"], existing.selector)

@@ -33,7 +33,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kinds_for(scheduler: GangScheduler) -> Mapping[str, Kind]:
-    """Give the kinds where gangs get their places from one of several schedulers.
+    """Return the kinds where gangs get their places from one of several schedulers.
 
     Returns:
         Each kind, as KINDS has it, but for PodGroups, and for how a pod names its own.

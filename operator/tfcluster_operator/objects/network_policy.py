@@ -26,9 +26,9 @@ from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Child, Meta, Metadata
 
 _LAST_PORT: Final = 65_535
-#: Stands for every task of a job that no filter tells apart from the others.
+#: Stands for every task of a job that no filter distinguishes from the others.
 _REST: Final = -1
-#: A network plug-in may leave pods open whose selector names more values than it can write into one rule: Azure's took
+#: A network plug-in can leave pods open whose selector names more values than it can write into one rule: Azure's took
 #: 200 and not 1,000.
 _NAMED_AT_ONCE: Final = 100
 
@@ -59,7 +59,7 @@ class NetworkPolicy:
 
 def _read(wire: _Wire) -> NetworkPolicy:
     meta, spec = Meta.read(wire.metadata), wire.spec
-    # NB: every cluster of the namespace would be looked at for a label on somebody's policy.
+    # Every cluster of the namespace would be looked at for a label on somebody's policy.
     meta = meta if naming.LABEL_CLUSTER in meta.labels else replace(meta, labels={})
     ingress = "Ingress" in spec.get("policyTypes", ("Ingress",))
     return NetworkPolicy(meta, base.digest_of(spec), spec.get("podSelector") or {}, ingress)
@@ -69,7 +69,7 @@ def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
     return [one.name for one in policies_of(cluster, (one for one in known if isinstance(one, NetworkPolicy)))]
 
 
-# NB: other people's decide what ours must say, so that all are watched.
+# Other people's decide what ours must say, so that all are watched.
 KIND: Final = base.kind_of(
     NetworkPolicy.KIND,
     "networkpolicies",
@@ -92,7 +92,7 @@ def build(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
 
 
 def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[str, Any] | None:
-    """Give the patch that makes a NetworkPolicy let in whom it should, or None where nothing differs."""
+    """Return the patch that makes a NetworkPolicy let in whom it should, or None where nothing differs."""
     spec = None
     if existing.digest != wanted.digest:
         selector = wanted.spec["podSelector"]
@@ -113,7 +113,7 @@ class Policy:
 
 
 class _Source(NamedTuple):
-    """All that the policies are made of, hashable."""
+    """All that the policies are built from, hashable."""
 
     cluster: str
     by_filters: bool
@@ -151,7 +151,7 @@ def policies_of(cluster: TFCluster, others: Iterable[NetworkPolicy] = ()) -> tup
 
 
 def _governed(cluster: TFCluster, others: Iterable[NetworkPolicy]) -> frozenset[str]:
-    """Name the jobs whose pods somebody else's policy for incoming connections selects."""
+    """Return the names of the jobs whose pods somebody else's policy for incoming connections selects."""
     selectors = [one.pod_selector for one in others if one.ingress]
     if not selectors:
         return frozenset()
@@ -165,7 +165,7 @@ def _governed(cluster: TFCluster, others: Iterable[NetworkPolicy]) -> frozenset[
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector selects some task of a job: of the task's index nothing is asked."""
+    """Return whether a label selector selects some task of a job: of the task's index nothing is asked."""
     for key, value in (selector.get("matchLabels") or {}).items():
         if key != naming.LABEL_TASK_INDEX and labels.get(key) != value:
             return False
@@ -180,8 +180,8 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return True
 
 
-# NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are
-# kept, because those of one cluster can take a megabyte.
+# A pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are kept,
+# because those of one cluster can take a megabyte.
 @lru_cache(maxsize=32)
 def _policies(source: _Source) -> tuple[Policy, ...]:
     jobs = tuple(
@@ -212,7 +212,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
         name = naming.policy_name(source.cluster, group.job.name, index)
         found.append(_policy(name, group.job.name, _spec(source, {group.job.port}, selected, let_in, others=others)))
     if guests := json.loads(source.allow_from):
-        # NB: once for the cluster, and not in each policy: there may be a thousand.
+        # Once for the cluster, and not in each policy: there might be a thousand.
         spec = _spec(source, ports, _every_task(source.cluster), guests, others=False)
         found.append(_policy(naming.guests_policy_name(source.cluster), "", spec))
     return tuple(found)
@@ -223,7 +223,7 @@ def _policy(name: str, job: str, spec: Mapping[str, Any]) -> Policy:
 
 
 def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
-    """Give the tasks of each job that have filters of their own, or that a filter names by their index."""
+    """Return the tasks of each job that have filters of their own, or that a filter names by their index."""
     named: dict[str, set[int]] = {job.name: set(job.task_filters) for job in jobs}
     for job in jobs:
         for texts in (job.filters, *job.task_filters.values()):
@@ -235,7 +235,7 @@ def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
 
 
 def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[str, int], _Tasks]:
-    """Give for each task that is told apart, and for the rest of each job, whom it sees or is seen by."""
+    """Return for each task that is distinguished, and for the rest of each job, whom it sees or is seen by."""
     sees: dict[tuple[str, int], dict[str, _Indices]] = {}
     seen_by: dict[tuple[str, int], dict[str, set[int]]] = {}
     shown: dict[tuple[str, ...], dict[str, _Indices]] = {}
@@ -252,7 +252,7 @@ def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[s
 
 
 def _shown(texts: tuple[str, ...], jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[str, _Indices]:
-    """Give what some filters show; an evaluator is in nobody's view."""
+    """Return what some filters show; an evaluator is in nobody's view."""
     found = {}
     for job in jobs:
         if job.name == EVALUATOR:
@@ -284,7 +284,7 @@ def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) 
 
 
 def _parts(group: _Group) -> Iterator[_Group]:
-    """Give a group as it is, or in parts where a selector would have to name too many of its tasks."""
+    """Return a group as it is, or in parts where a selector would have to name too many of its tasks."""
     if _REST in group.indices:
         yield group
         return
@@ -319,7 +319,7 @@ def _every_task(cluster: str) -> dict[str, Any]:
 
 
 def _some_tasks(cluster: str, job: str, indices: _Indices, apart: _Indices) -> dict[str, Any]:
-    """Select the pods of some tasks of a job, of which ``apart`` are told apart."""
+    """Select the pods of some tasks of a job, of which ``apart`` are distinguished."""
     selector: dict[str, Any] = {"matchLabels": {naming.LABEL_CLUSTER: cluster, naming.LABEL_JOB: job}}
     others = apart - indices
     if _REST in indices and others:
@@ -336,12 +336,12 @@ def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
 def _spec(
     source: _Source, ports: set[int], selected: Mapping[str, Any], peers: list[dict[str, Any]], *, others: bool
 ) -> dict[str, Any]:
-    """Give the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in.
+    """Return the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in.
 
     ``others`` says whether the other ports are let through, which no other policy closes.
     """
     rules: list[dict[str, Any]] = []
-    if peers:  # NB: a rule with an empty list of peers lets everybody in
+    if peers:  # A rule with an empty list of peers lets everybody in
         to_ports = {} if source.all_ports else {"ports": [_ports(port, port) for port in sorted(ports)]}
         rules.append({"from": peers, **to_ports})
     if others and not source.all_ports:
@@ -352,7 +352,7 @@ def _spec(
 
 
 def _other_ports(port: int) -> Iterator[dict[str, Any]]:
-    """Give every TCP port but one: a policy cannot say less than all that it lets in."""
+    """Return every TCP port but one: a policy cannot say less than all that it lets in."""
     if port > 1:
         yield _ports(1, port - 1)
     if port < _LAST_PORT:

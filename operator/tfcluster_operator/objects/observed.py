@@ -32,7 +32,7 @@ class Observed:
     lacking: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, kind: type[_Kind]) -> Mapping[str, _Kind]:
-        """Give the objects of a kind by their names."""
+        """Return the objects of a kind by their names."""
         return cast("Mapping[str, _Kind]", self.objects.get(kind.KIND, {}))
 
 
@@ -40,7 +40,7 @@ _about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name !
 
 
 def differ_in_version_alone(one: Child, other: Child) -> bool:
-    """Tell whether two states of an object are the same in all that a decision reads."""
+    """Return whether two states of an object are the same in all that a decision reads."""
     if type(one) is not type(other) or _about_each(one.meta) != _about_each(other.meta):
         return False
     values = _values_of(type(one))

@@ -164,9 +164,9 @@ class Pod:
     noted: Noted = field(default_factory=Noted)
 
     def seen(self, before: Pod | None, now: float) -> Pod:
-        """Give this pod with what we noted of it, now and when we saw it last."""
+        """Return this pod with what we noted of it, now and when we saw it last."""
         known = before.noted if before is not None else Noted()
-        # NB: the generation that it had when we first saw it terminate: every edit after that counts it up, too.
+        # The generation that it had when we first saw it terminate: every edit after that counts it up, too.
         leaving = known.leaving_generation or self.generation
         ended_first = known.ended_first or (self.ended and 0 < self.told_of < leaving)
         noted = Noted(
@@ -195,17 +195,17 @@ class Pod:
 
     @property
     def incarnation(self) -> int:
-        """How often the job had been restarted as a whole when the pod was made."""
+        """How often the job had been restarted as a whole when the pod was created."""
         return self._number(naming.ANNOTATION_INCARNATION)
 
     @property
     def chosen_scheduler(self) -> str:
-        """The scheduler that was chosen for it when it was made, "" where the template or Kubernetes chose."""
+        """The scheduler that was chosen for it when it was created, "" where the template or Kubernetes chose."""
         return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
 
     @property
     def replacement(self) -> int:
-        """How many lost pods of the job were counted when this one was made in place of one; 0 if it was not."""
+        """How many lost pods of the job were counted when this one was created in place of one; 0 if it was not."""
         return self._number(naming.ANNOTATION_REPLACEMENT)
 
     @property
@@ -231,13 +231,13 @@ class Pod:
 
     @property
     def listening(self) -> bool:
-        """Whether a program in the pod may read the view now, so that the pod must be told of a change."""
+        """Whether a program in the pod can read the view now, so that the pod must be told of a change."""
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
 def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
-    """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
-    # NB: it may have been to go, and be declared again; or be marked as kept, whose failures are counted already.
+    """Return the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
+    # It might have been to go, and be declared again; or be marked as kept, whose failures are counted already.
     annotations = {
         naming.ANNOTATION_SURPLUS_SINCE: None,
         **({naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}),
@@ -256,7 +256,7 @@ def _group_by_label(wire: _Wire) -> str:
 def _group_by_annotation(wire: _Wire) -> str:
     annotations = wire.metadata.annotations or {}
     group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
-    # NB: Volcano gives a pod that names no PodGroup one of its own, named after the pod or after what controls it.
+    # Volcano gives a pod that names no PodGroup one of its own, named after the pod or after what controls it.
     makers = (wire.metadata.uid, *(owner.uid for owner in wire.metadata.owner_references or () if owner.controller))
     return "" if group in {f"podgroup-{uid}" for uid in makers} else group
 
@@ -297,8 +297,8 @@ def _resolver(volumes: Iterable[_Volume]) -> str:
 
 
 def _exit(pod: _Wire) -> Exit | None:
-    """Tell how the main container ended; a failed init container, or any other, speaks for one that never ran."""
-    # NB: an admission plug-in may have put its own container first: which one is ours was noted when the pod was built.
+    """Return how the main container ended; a failed init container, or any other, speaks for one that never ran."""
+    # An admission plug-in might have put its own container first: which one is ours was noted when the pod was built.
     noted = (pod.metadata.annotations or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
     names = [one.name for one in pod.spec.containers]
     main = noted if noted in names else choose_main(names)
@@ -317,7 +317,7 @@ def _exit(pod: _Wire) -> Exit | None:
 
 
 def _as_exit(ended: _Ended) -> Exit:
-    # NB: the last line of a log may be a bracket.
+    # The last line of a log might be a bracket.
     lines = [line.strip() for line in ended.message.splitlines() if any(map(str.isalnum, line))]
     return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1][:200] if lines else "")
 
@@ -347,7 +347,7 @@ def _trouble(status: _Status, conditions: Mapping[str, Condition]) -> str:
 
 
 def _told(reason: str, since: str | None, message: str) -> str:
-    # NB: since when, not for how long: words that change by themselves would be written again and again.
+    # Since when, not for how long: words that change by themselves would be written again and again.
     when = f"{reason} since {since[11:19]} UTC" if since else reason
     return f"{when}: {shortened(message)}" if message else when
 

@@ -65,7 +65,7 @@ def _of_kubernetes(wire: _Wire) -> PodGroup:
 
 
 def _of_plugins(wire: _Wire) -> PodGroup:
-    # NB: its phase is Scheduling as soon as there are enough pods, whether or not they have places.
+    # Its phase is Scheduling as soon as there are enough pods, whether or not they have places.
     meta = Meta.read(wire.metadata)
     return PodGroup(meta, wire.spec.min_member, None, naming.ANNOTATION_PLACED in meta.annotations, None)
 
@@ -74,7 +74,7 @@ def _of_volcano(wire: _Wire) -> PodGroup:
     meta, unschedulable = Meta.read(wire.metadata), _condition(wire, "Unschedulable")
     words = unschedulable.message or unschedulable.reason
     trouble = base.shortened(words) if unschedulable.status == "True" else None
-    # NB: its phase is Running from when places are set aside, which may still come to nothing.
+    # Its phase is Running from when places are set aside, which might still come to nothing.
     placed = naming.ANNOTATION_PLACED in meta.annotations
     return PodGroup(meta, wire.spec.min_member, wire.spec.priority_class_name, placed, trouble)
 
@@ -103,7 +103,7 @@ KIND: Final = kind_for(KUBERNETES)
 
 
 def names_of(cluster: TFCluster) -> list[str]:
-    """Name the PodGroups of a cluster's gangs, by the rounds that its status tells of."""
+    """Return the names of the PodGroups of a cluster's gangs, by the rounds that its status tells of."""
     if cluster.gang is None:
         return []
     known = ledger.read(cluster.status)
@@ -111,7 +111,7 @@ def names_of(cluster: TFCluster) -> list[str]:
 
 
 def name_for(cluster: TFCluster, job: Job, known: ledger.Ledger) -> str:
-    """Name the PodGroup of the gang with which a job's tasks start now."""
+    """Return the name of the PodGroup of the gang with which a job's tasks start now."""
     return naming.gang_name(cluster.name, known.of(job.name).incarnation, wave_of(job))
 
 
@@ -139,17 +139,17 @@ def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_clas
 def change(
     cluster: TFCluster, existing: PodGroup, *, job: str, min_count: int, placed: bool, begun: bool
 ) -> dict[str, Any] | None:
-    """Give the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
+    """Return the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
     scheduler = _scheduler_of(cluster)
-    # NB: the count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
+    # The count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
     spec = scheduler.counting(min_count) if existing.min_count != min_count and not placed else None
-    # NB: pods tell of their places as long as they live; when all are lost at once, this is what is left to tell.
+    # Pods tell of their places as long as they live; when all are lost at once, this is what is left to tell.
     noted = {naming.ANNOTATION_PLACED: "true"} if begun and not scheduler.remembers else {}
     return base.change_of(existing.meta, labels=base.labels_of(cluster, job), annotations=noted, spec=spec)
 
 
 def has_another_priority(priority_class: str, existing: PodGroup) -> bool:
-    """Tell whether a PodGroup, whose priority cannot be edited, was made for pods of another one."""
+    """Return whether a PodGroup, whose priority cannot be edited, was created for pods of another one."""
     if existing.priority_class is None:
         return False
     if not priority_class:

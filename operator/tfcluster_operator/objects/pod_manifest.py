@@ -19,7 +19,7 @@ from tfcluster_operator.declaration.spec import (
 from tfcluster_operator.objects import base
 from tfcluster_resolver import contract
 
-#: Where the archive is mounted.  NB: a mount hides what the image has there, so the name is nobody else's.
+#: Where the archive is mounted.  A mount hides what the image has there, so the name is nobody else's.
 RESOLVER_DIRECTORY: Final = "/opt/tfcluster-resolver"
 ARCHIVE_PATH: Final = f"{RESOLVER_DIRECTORY}/{naming.ARCHIVE_FILE}"
 #: Carries the user's own value where it has no text yet that ours could be appended to.
@@ -67,7 +67,7 @@ def build(
     place = task.job.placement_of(task.index) or Placement(0, 0)
     spec = _with_places(_placed(template.get("spec") or {}, place), cluster, task.job)
     hostname = naming.pod_name(cluster.name, task.job.name, task.index)
-    # NB: of a cluster with a gang, what is placed for itself too: two schedulers would take the same room.
+    # Of a cluster with a gang, what is placed for itself too: two schedulers would take the same room.
     scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
     chosen = cluster.chosen_scheduler(task.job)
     placed_by = task.job.of_template("schedulerName") or chosen
@@ -118,12 +118,12 @@ def build(
 
 
 def _account_of(spec: Mapping[str, Any]) -> str:
-    """Name the ServiceAccount that a template asks for; the second field is the older one."""
+    """Return the name of the ServiceAccount that a template asks for; the second field is the older one."""
     return spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
 
 
 def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
-    """Give a pod's spec with what its queue says of the nodes that it may use."""
+    """Return a pod's spec with what its queue says of the nodes that it can use."""
     placed = dict(spec)
     if place.node_selector:
         placed["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **place.node_selector}
@@ -156,7 +156,7 @@ def _main(container: Mapping[str, Any], task: Task, *, tf_config: str | None) ->
     """Let the pod's status say why the task's program failed, and let it run the task's server where that is asked."""
     told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
     if tf_config is not None:
-        # NB: here alone, as TFJob has it: each copy may take 128 KiB, and all of a pod 1.5 MiB.
+        # Here alone, as TFJob has it: each copy can take 128 KiB, and all of a pod 1.5 MiB.
         told = _with_variables(told, {contract.ENV_TF_CONFIG: tf_config})
     return _serving(told, task.job.port) if task.job.task_server else told
 
@@ -197,17 +197,17 @@ def _mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
 def _serving(container: Mapping[str, Any], port: int) -> dict[str, Any]:
     """Let a container run the task's server, and say when it listens."""
     # A program without a probe counts as ready before TensorFlow is imported.  The kernel accepts connections however
-    # busy the server is, so three refusals in a row mean that nothing listens any more.
+    # busy the server is, so three rejections in a row mean that nothing listens any more.
     probe = {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 3}
     return {"readinessProbe": probe, **container, "command": ["python3", "-m", "tfcluster_resolver", "serve"]}
 
 
 def _search_path(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Give the container's environment with the archive at the end of PYTHONPATH."""
+    """Return the container's environment with the archive at the end of PYTHONPATH."""
     env: Sequence[Mapping[str, Any]] = container.get("env") or ()
     at = max((index for index, entry in enumerate(env) if entry.get("name") == _PYTHONPATH), default=None)
     if at is None:
-        # NB: envFrom may bring one, and a variable of that name in env hides it; $(NAME) still expands to it, and to
+        # envFrom can set one, and a variable of that name in env hides it; $(NAME) still expands to it, and to
         # itself, a folder that nobody has, where envFrom brings none (kubelet, makeEnvironmentVariables).
         return [*env, _variable(f"$({_PYTHONPATH})" if container.get("envFrom") else "")]
     entry = env[at]
@@ -218,7 +218,7 @@ def _search_path(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _variable(before: str) -> dict[str, Any]:
-    # NB: an empty part of PYTHONPATH would be the working directory.
+    # An empty part of PYTHONPATH would be the working directory.
     return {"name": _PYTHONPATH, "value": f"{before}:{ARCHIVE_PATH}" if before else ARCHIVE_PATH}
 
 
@@ -235,7 +235,7 @@ def _with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[
 
 
 def _near(affinity: Mapping[str, Any], colocation: Colocation, label: Mapping[str, str]) -> dict[str, Any]:
-    # NB: a pod that matches its own rule may begin a domain while no other pod matches; the next ones must follow it.
+    # A pod that matches its own rule may begin a domain while no other pod matches; the next ones must follow it.
     rule: dict[str, Any] = {"labelSelector": {"matchLabels": dict(label)}, "topologyKey": colocation.topology_key}
     kind = _REQUIRED
     if colocation.when_unsatisfiable == "ScheduleAnyway":
@@ -250,6 +250,6 @@ def _apart(spread: Spread, selector: Mapping[str, str]) -> dict[str, Any]:
         "maxSkew": spread.max_skew,
         "whenUnsatisfiable": spread.when_unsatisfiable,
         "labelSelector": {"matchLabels": dict(selector)},
-        # NB: Kubernetes' default counts a tainted node as an empty domain, and no other may have more than it.
+        # Kubernetes' default counts a tainted node as an empty domain, and no other might have more than it.
         "nodeTaintsPolicy": "Honor",
     }

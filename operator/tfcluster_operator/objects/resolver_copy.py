@@ -2,7 +2,7 @@
 
 The same sources always give the same bytes, and the ConfigMap is named after them and immutable: all TFClusters of a
 namespace share one, an operator of another version makes another, and a pod keeps the one that it was started with.
-Whoever may create a ConfigMap can take the name of one, so a copy is judged by its bytes, never by its labels.
+Whoever can create a ConfigMap can take the name of one, so a copy is judged by its bytes, never by its labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHOOSER: Final = "copies.py"
 _BUNDLED: Final = "bundled"
 #: The oldest time that a zip can tell: a real one would make the bytes differ from build to build.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-#: What messages.binpb is made from: no program reads it.
+#: What messages.binpb is created from: no program reads it.
 _NOT_RUN: Final = ".proto"
 
 
@@ -71,7 +71,7 @@ def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            # NB: else the byte that tells the system which it was made on would differ.
+            # Else the byte that tells the system which it was created on would differ.
             entry.create_system = 3
             archive.writestr(entry, files[path])
     content = packed.getvalue()
@@ -97,11 +97,11 @@ def build(namespace: str, archive: ResolverArchive) -> dict[str, Any]:
 
 
 def change(existing: ConfigMap) -> dict[str, Any] | None:
-    """Give the patch that puts the labels of a copy right, or None where nothing differs."""
+    """Return the patch that puts the labels of a copy right, or None where nothing differs."""
     return change_of(existing.meta, labels=naming.resolver_labels())
 
 
 def unneeded(copies: Iterable[ConfigMap], *, mounted: Collection[str], current: str, needed: bool) -> list[ConfigMap]:
-    """Give the copies in one namespace that are to go; one that is not genuine is somebody else's work and stays."""
+    """Return the copies in one namespace that are to go; one that is not genuine is somebody else's work and stays."""
     kept = {*mounted, current} if needed else {*mounted}
     return [one for one in copies if one.meta.name not in kept and one.is_genuine_copy and not one.meta.terminating]

@@ -77,11 +77,11 @@ def build(cluster: TFCluster) -> dict[str, Any]:
 
 
 def change(cluster: TFCluster, existing: Service) -> dict[str, Any] | None:
-    """Give the patch that puts the Service right, or None where nothing differs."""
+    """Return the patch that puts the Service right, or None where nothing differs."""
     has, spec = existing.spec, dict[str, Any]()
     selector = {naming.LABEL_CLUSTER: cluster.name}
     if has.selector != selector:
-        # NB: a foreign key in the selector would select nothing.
+        # A foreign key in the selector would select nothing.
         spec["selector"] = {**dict.fromkeys(has.selector or ()), **selector}
     ports = _ports(cluster)
     known = [(one.name, one.port, one.target_port or one.port, one.protocol) for one in has.ports or ()]
@@ -93,6 +93,6 @@ def change(cluster: TFCluster, existing: Service) -> dict[str, Any] | None:
 
 
 def _ports(cluster: TFCluster) -> list[dict[str, Any]]:
-    """Give each distinct port of the jobs, named after its number."""
+    """Return each distinct port of the jobs, named after its number."""
     ports = sorted({job.port for job in cluster.jobs})
     return [{"name": f"tf-{port}", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports]

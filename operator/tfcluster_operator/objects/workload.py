@@ -114,7 +114,7 @@ class Workload:
         return {one.name: asked.get(one.name, 0) if one.count is None else one.count for one in assigned}
 
     def flavors(self, pod_set: str) -> list[str]:
-        """Name the ResourceFlavors of which a podSet has its quota."""
+        """Return the names of the ResourceFlavors of which a podSet has its quota."""
         assigned = () if self.status.admission is None else self.status.admission.pod_set_assignments
         return sorted({flavor for one in assigned if one.name == pod_set for flavor in (one.flavors or {}).values()})
 
@@ -138,11 +138,11 @@ class Workload:
         ]
 
     def says(self, kind: str) -> Mapping[str, Any]:
-        """Give the condition of this type, an empty one where there is none."""
+        """Return the condition of this type, an empty one where there is none."""
         return next((one for one in self.status.conditions if one.get("type") == kind), {})
 
     def is_true(self, kind: str) -> bool:
-        """Tell whether the condition of this type is there and true."""
+        """Return whether the condition of this type is there and true."""
         return self.says(kind).get("status") == "True"
 
     @property
@@ -153,7 +153,7 @@ class Workload:
 
     @property
     def admitted(self) -> bool:
-        """Whether its pods may run: it has quota, all checks have passed, and nobody takes the quota away."""
+        """Whether its pods can run: it has quota, all checks have passed, and nobody takes the quota away."""
         over = self.is_true("Evicted") or self.is_true("Finished") or not self.active
         return self.granted is not None and self.is_true("Admitted") and not over
 
@@ -179,7 +179,7 @@ class Flavor:
 
 
 def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
-    """Name the first Workload that a cluster needs for its queue, and the next one."""
+    """Return the name of the first Workload that a cluster needs for its queue, and the next one."""
     numbers = [naming.claim_number(one.meta.name) for one in known]
     return [naming.claim_name(cluster.name, one) for one in {0, 1 + max(numbers, default=-1)}] if cluster.queue else []
 

@@ -1,8 +1,8 @@
-"""The intended writes: what a plan is made of.
+"""The intended writes: what a plan is built from.
 
-An action names what to do and why; it carries the UID of what it changes or deletes, so that an object reborn under the
-same name is never hit.  A manifest is built when its action is carried out, not before: 2,000 of them need not exist at
-once.
+An action names what to do and why; it carries the UID of what it changes or deletes, so that an object re-created under
+the same name is never hit.  A manifest is built when its action is carried out, not before: 2,000 of them need not
+exist at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Try:
 class Patch:
     """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key.
 
-    Where it says a ``version``, nobody may have written to the object since.
+    With a ``version``, the write fails if the object has changed since.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Delete:
 
 Action = Create | Try | Patch | Delete
 
-#: What one refusal holds up: the Service, the views or the pods of a job, a single object.
+#: What one rejection holds up: the Service, the views or the pods of a job, a single object.
 Gate = str
 
 
@@ -99,7 +99,7 @@ class Finding:
     gate: Gate = field(default="", compare=False)
 
 
-#: The steps of a pass, in this order.
+#: The steps of a reconcile, in this order.
 Phase = Literal["publish", "tell", "free", "replace", "create"]
 PHASES: Final[tuple[Phase, ...]] = ("publish", "tell", "free", "replace", "create")
 #: A pass carries out no more steps: the status is told and an edit is heard before the rest.
@@ -110,7 +110,7 @@ EVIDENCE: Final[Gate] = "evidence"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action: ``gate`` is what its refusal closes, ``needs`` are the gates that must be open for it."""
+    """One action: ``gate`` is what its rejection closes, ``needs`` are the gates that must be open for it."""
 
     action: Action
     gate: Gate
@@ -121,7 +121,7 @@ class Step:
 class Group:
     """Steps that are carried out side by side; ``careful`` ones first one, then two, then four at a time.
 
-    So a thousand creations that are all refused cost one request and not a thousand.
+    So a thousand creations that are all rejected cost one request and not a thousand.
     """
 
     phase: Phase
@@ -134,8 +134,8 @@ class Plan:
     """What to do now.
 
     ``groups`` are carried out one after the other: views are published, running pods are told, what must go is freed,
-    pods are replaced, missing ones are created.  Each prefix of them is a legal stopping point, and a refusal holds up
-    nothing but what needs its gate.  ``wake_after`` is when to look again though nothing happens, in seconds.
+    pods are replaced, missing ones are created.  Each prefix of them is a legal stopping point, and a rejection holds
+    up nothing but what needs its gate.  ``wake_after`` is when to look again though nothing happens, in seconds.
     ``needed`` are the gates that tasks wait for: what closes another one keeps no task from being ready.
     """
 
@@ -146,12 +146,12 @@ class Plan:
     needed: frozenset[Gate] = frozenset()
 
     def holds_up_tasks(self, finding: Finding) -> bool:
-        """Tell whether a task waits for what a finding tells of."""
+        """Return whether a task waits for what a finding tells of."""
         return not finding.gate or finding.gate in self.needed
 
     @property
     def partial(self) -> bool:
-        """Whether this is as much as one pass carries out, so that there may be more to do."""
+        """Whether this is as much as one reconcile carries out, so that there might be more to do."""
         return sum(len(group.steps) for group in self.groups) >= MOST_STEPS
 
     @property

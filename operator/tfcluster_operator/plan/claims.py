@@ -1,8 +1,8 @@
 """What is done about the claims of a cluster: its Workloads, by which it asks a queue for quota (Kueue, "Workload").
 
-Quota is given back when the pods that had it are gone, never before, so that no queue grants twice what a node holds.
-A claim that has quota is not edited, because Kueue forbids that: what it stands for shrinks by ``reclaimablePods``, and
-grows by another claim.
+Quota is given back when the pods that had it are deleted, never before, so that no queue grants twice what a node
+holds. A claim that has quota is not edited, because Kueue forbids that: what it stands for shrinks by
+``reclaimablePods``, and grows by another claim.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _JUDGED_WITHIN: Final = 5
 _LONGEST_PAUSE: Final = 300
 #: Why Kueue takes quota away so that the Workload should be queued again at once, by its own controllers.
 _QUEUED_AGAIN_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
-#: How long a condition's message may be (Kubernetes, metav1.Condition).
+#: The most characters of a condition's message (Kubernetes, metav1.Condition).
 _LONGEST_MESSAGE: Final = 32_768
 
 
 def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None:
-    """Ask for quota, take what was granted, and give back what is needed no more."""
+    """Ask for quota, take what was granted, and give back what is no longer needed."""
     standing = roster.standing
     claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
     for claim in claims:
@@ -47,7 +47,7 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
         if not at_work:
             _finish(claims, known, now, story)
     elif standing.turn in {Turn.FREE, Turn.SUSPENDED}:
-        # NB: who names no queue any more may run without one; who is suspended has pods until they have ended.
+        # Who names no queue any more can run without one; who is suspended has pods until they have ended.
         if standing.turn is Turn.FREE or not at_work:
             _give_back(claims, story)
     elif standing.turn is Turn.UNKNOWN:
@@ -85,10 +85,10 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
 
 
 def claim_change(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | None:
-    """Give the patch that makes a claim without quota ask for what it should, or None where nothing differs."""
+    """Return the patch that makes a claim without quota ask for what it should, or None where nothing differs."""
     change: dict[str, Any] = {}
     asked = {one["name"]: one["count"] for one in wanted.pod_sets}
-    # NB: where partial admission is switched off, Kueue takes the least number away, and it would be put back for ever.
+    # Where partial admission is switched off, Kueue takes the least number away, and it would be put back forever.
     told = existing.meta.annotations.get(naming.ANNOTATION_ASKS) == wanted.asks
     if existing.asked != asked or not told:
         change["spec"] = {"podSets": [dict(one) for one in wanted.pod_sets]}
@@ -155,12 +155,12 @@ def _create(roster: Roster, wanted: QuotaRequest, story: Story) -> None:
         return
     build = partial(build_workload, roster.cluster, wanted)
     story.do("publish", Create(held.kind, wanted.name, reasons.CREATED, build), gate=gate)
-    words = f"Workload {wanted.name} has just asked queue {wanted.queue} for quota"
+    words = f"Workload {wanted.name} was created in queue {wanted.queue}"
     story.wait(Finding(reasons.WAITING_FOR_QUOTA, words))
 
 
 def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None:
-    """Keep a claim that has no quota, or may not use it, as it should be."""
+    """Keep a claim that has no quota, or cannot use it, as it should be."""
     workload = claim.workload
     story.needed.add(object_gate("Workload", wanted.name))
     story.wait(_waits(workload))
@@ -170,7 +170,7 @@ def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None
         if workload.is_true("Evicted") or not workload.active:
             _clear(claim, now, story)
     elif claim.workload.spec.priority_class_ref.name != wanted.priority_class:
-        # NB: its value was written down with it, and is of another class.
+        # Its value was written down with it, and is of another class.
         _delete(claim, story)
     elif change := claim_change(wanted, workload):
         _patch(claim, _dated(change, now), story)
@@ -181,14 +181,14 @@ def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None
 def _remind(claim: Claim, now: float, story: Story) -> None:
     """Write to a claim that Kueue has not judged since it was changed.
 
-    NB: who changes one in the very moment in which Kueue looks at it is not heard until the next change of anything.
+    Who changes one in the very moment in which Kueue looks at it is not heard until the next change of anything.
     """
     asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
     waited, pause = now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
     if 0 <= waited < pause:
         story.wake_after.append(pause - waited)
     else:
-        # NB: Kueue may be down for hours.
+        # Kueue might be down for hours.
         _patch(claim, _dated({}, now, pause=min(2 * pause, _LONGEST_PAUSE)), story)
 
 
@@ -229,7 +229,7 @@ def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:
 
 
 def _shrink(roster: Roster, story: Story) -> None:
-    """Give back the quota of tasks that are declared no more, once their pods are gone."""
+    """Give back the quota of tasks that are no longer declared, once their pods are deleted."""
     declared, granted = roster.declared, roster.standing.granted
     by_name = {job.name: job for job in declared.jobs}
     excess = {}
@@ -252,7 +252,7 @@ def _shrink(roster: Roster, story: Story) -> None:
 
 
 def _tell_readiness(roster: Roster, claim: Claim, now: float, story: Story) -> None:
-    """Tell Kueue whether the tasks of a claim work: it may be set up to wait for that."""
+    """Tell Kueue whether the tasks of a claim work: it might be set up to wait for that."""
     places = [
         place for job in roster.cluster.jobs for place in roster.of(job) if claim.covers(job.name, place.task.index)
     ]
@@ -261,12 +261,10 @@ def _tell_readiness(roster: Roster, claim: Claim, now: float, story: Story) -> N
     if ready == (before.get("status") == "True"):
         return
     if not ready:
-        said = _Saying(
-            "PodsReady", status=False, reason="WaitForRecovery", message="a task of it is not ready any more"
-        )
+        said = _Saying("PodsReady", status=False, reason="WaitForRecovery", message="a task is no longer ready")
     else:
         why = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
-        said = _Saying("PodsReady", status=True, reason=why, message="every task of it is ready, or has ended well")
+        said = _Saying("PodsReady", status=True, reason=why, message="all tasks are ready or completed")
     _set(claim, [said], now, story)
 
 
@@ -274,8 +272,8 @@ def _tell_of_missing_flavors(roster: Roster, story: Story) -> None:
     for job, flavors in roster.standing.missing_flavors.items():
         why = f" ({roster.standing.why})" if roster.standing.why else ""
         message = (
-            f"job {job} was granted quota of ResourceFlavor {', '.join(flavors)}, which the operator cannot read{why}, "
-            "so that it does not know which nodes its pods may use"
+            f"the quota of job {job} is from ResourceFlavor {', '.join(flavors)}, which the operator cannot read{why}: "
+            "its pods need the node labels of that flavor"
         )
         story.close(placement_gate(job), Finding(reasons.QUEUE_UNAVAILABLE, message))
         story.wake_after.append(_LOOK_FOR_QUEUES_AGAIN)
@@ -340,7 +338,7 @@ def _condition(workload: Workload, said: _Saying, now: float) -> dict[str, Any]:
 
 
 def _clear(claim: Claim, now: float, story: Story) -> None:
-    """Give back the quota of a claim that Kueue has evicted, as its own controllers do when the pods are gone."""
+    """Give back the quota of a claim that Kueue has evicted, as its own controllers do when the pods are deleted."""
     evicted = claim.workload.says("Evicted")
     message = str(evicted.get("message") or "The workload is deactivated")
     said = [_Saying("QuotaReserved", status=False, reason="Pending", message=message)]
@@ -348,7 +346,7 @@ def _clear(claim: Claim, now: float, story: Story) -> None:
         words = "The workload has no reservation"
         said.append(_Saying("Admitted", status=False, reason="NoReservation", message=words))
     if claim.workload.is_true("PodsReady"):
-        said.append(_Saying("PodsReady", status=False, reason="WaitForStart", message="its pods are gone"))
+        said.append(_Saying("PodsReady", status=False, reason="WaitForStart", message="its pods were deleted"))
     if (reason := str(evicted.get("reason", ""))) in _QUEUED_AGAIN_AT_ONCE:
         said.append(_Saying("Requeued", status=True, reason=reason, message=message))
     _set(claim, said, now, story, admission=None, reclaimablePods=None)
@@ -359,14 +357,14 @@ def _reclaim(claim: Claim, taken: Mapping[str, int], story: Story) -> None:
     counts = dict(workload.reclaimed)
     for name, count in taken.items():
         pod_set = naming.dns_job(name)
-        # NB: of 6 that were asked for and 4 that were granted, 3 are kept when 3 are given back.
+        # Of 6 that were asked for and 4 that were granted, 3 are kept when 3 are given back.
         counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)
     listed = [{"name": name, "count": counts[name]} for name in sorted(counts)]
     _patch(claim, {"status": {"reclaimablePods": listed}}, story, subresource="status")
 
 
 def _is_of(cluster: TFCluster, pod: Pod, job: str, start: int) -> bool:
-    """Tell whether a pod is of a task of this job, from this index up."""
+    """Return whether a pod is of a task of this job, from this index up."""
     first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
     return index >= start and first == naming.pod_name(cluster.name, job, index)
 
@@ -377,15 +375,15 @@ def _is_covered(cluster: TFCluster, pod: Pod, claims: Iterable[Claim]) -> bool:
 
 def _no_queue(cluster: TFCluster, why: str) -> Finding:
     message = (
-        f"the label {naming.LABEL_QUEUE} says that it waits in queue {cluster.queue}, and the operator cannot ask for "
-        f"quota here ({why}): install Kueue, give the operator its rights, or remove the label"
+        f"the label {naming.LABEL_QUEUE} selects queue {cluster.queue}, but the operator cannot create Workloads here "
+        f"({why}): install Kueue, grant the operator its permissions, or remove the label"
     )
     return Finding(reasons.QUEUE_UNAVAILABLE, message)
 
 
 def _has_changed(cluster: TFCluster) -> Finding:
     message = (
-        f"its pods ask for something else, or in another queue, than they were granted: they go, and it waits in queue "
+        f"the resources of its pods or the queue changed after admission: deleting the pods and waiting in queue "
         f"{cluster.queue} again"
     )
     return Finding(reasons.WAITING_FOR_QUOTA, message)
@@ -393,9 +391,9 @@ def _has_changed(cluster: TFCluster) -> Finding:
 
 def _gives_way(leaving: Sequence[Pod], claim: Claim | None) -> Finding:
     count = len(leaving)
-    pods = "its last pod ends" if count == 1 else f"its {count} pods end"
-    why = "nothing was granted" if claim is None else _why(claim.workload)
-    words = f"{why}; {pods} before quota is asked for again"
+    pods = "its last pod" if count == 1 else f"its {count} pods"
+    why = "no quota" if claim is None else _why(claim.workload)
+    words = f"{why}; waiting for {pods} to end before requesting quota again"
     return Finding(reasons.WAITING_FOR_QUOTA, words)
 
 
@@ -408,13 +406,13 @@ def _why(workload: Workload) -> str:
     evicted = workload.says("Evicted")
     if not workload.active:
         words = f" ({evicted.get('reason')}: {evicted.get('message')})" if evicted.get("status") == "True" else ""
-        return f"it is deactivated{words}, until somebody sets spec.active of the Workload to true"
+        return f"the Workload is deactivated{words}: set its spec.active to true"
     if workload.is_true("Finished"):
-        return "somebody marked it as finished"
+        return "the Workload was marked as finished"
     if workload.granted is not None and evicted.get("status") == "True":
-        return f"its quota was taken back ({evicted.get('reason')}): {evicted.get('message')}"
+        return f"its quota was withdrawn ({evicted.get('reason')}): {evicted.get('message')}"
     if workload.granted is not None:
         checks = ", ".join(workload.pending_checks)
-        return f"it has quota, and waits for admission checks{': ' + checks if checks else ''}"
+        return f"quota is reserved; waiting for admission checks{': ' + checks if checks else ''}"
     reserved = workload.says("QuotaReserved")
-    return str(reserved.get("message") or "Kueue has said nothing of it yet (of equal ones it judges the first)")
+    return str(reserved.get("message") or "Kueue has not evaluated it yet")

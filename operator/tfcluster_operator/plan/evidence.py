@@ -20,7 +20,7 @@ from tfcluster_operator.plan.actions import Action, Create, Delete
 def must_be_written_first(
     roster: Roster, known: Ledger, written: Ledger, planned: Iterable[Action], now: float
 ) -> bool:
-    """Tell whether the ledger must be in the status before a plan is carried out.
+    """Return whether the ledger must be in the status before a plan is carried out.
 
     A task whose pod has vanished gets its new pod at once.  Until the status counts the loss, what exists tells of it:
     at first there is no pod where the status says that there is one, then the new pod has an annotation.
@@ -50,7 +50,7 @@ def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -
     return enter_done(roster, ledger, own) if own else ledger
 
 
-#: Why we delete the pod of a task that is to go on, without a failure of its job's tasks.
+#: Why we delete the pod of a task that is to continue, without a failure of its job's tasks.
 _OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.GANG_CHANGED})
 
 

@@ -25,13 +25,13 @@ def plan_history(roster: Roster, story: Story) -> None:
 
 
 def is_to_be_kept(roster: Roster, place: Place, pod: Pod, story: Story) -> bool:
-    """Tell whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed."""
-    # NB: a pod whose sidecar runs on holds its resources and its address.
+    """Return whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed."""
+    # A pod whose sidecar runs on holds its resources and its address.
     return pod.at_rest and _limit(roster, place.task, story) > 0
 
 
 def gives_way(roster: Roster, place: Place, story: Story) -> bool:
-    """Tell whether kept pods of a task go first, because a quota has no room for one more pod beside them."""
+    """Return whether kept pods of a task go first, because a quota has no room for one more pod beside them."""
     return bool(place.kept) and _is_full(roster, story)
 
 
@@ -54,7 +54,7 @@ def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
 
 
 def _limit(roster: Roster, task: Task, story: Story) -> int:
-    """Say how many failed pods of a task are kept: none while a quota lets no pod be created because of them."""
+    """Return how many failed pods of a task are kept: none while a quota lets no pod be created because of them."""
     return 0 if _is_full(roster, story) else task.job.history_limit
 
 
@@ -64,6 +64,6 @@ def _is_full(roster: Roster, story: Story) -> bool:
 
 
 def _marking(roster: Roster, place: Place, pod: Pod) -> dict[str, Any] | None:
-    """Give the patch that marks a failed pod as kept, or None where it is."""
+    """Return the patch that marks a failed pod as kept, or None where it is."""
     labels = naming.task_labels(roster.cluster.name, place.task.job.name, place.task.index)
     return change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"})

@@ -1,7 +1,7 @@
-"""What was refused or undone a moment ago, and is tried again after a pause that grows.
+"""What was rejected or undone a moment ago, and is tried again after a pause that grows.
 
-A *gate* is what one refusal closes: the Service, the views of a job, the pods of a job, a single object.  Whatever
-needs a closed gate waits; everything else goes on.  The pauses are kept by the process and need not survive it.
+A *gate* is what one rejection closes: the Service, the views of a job, the pods of a job, a single object.  Whatever
+needs a closed gate waits; everything else continues.  The pauses are kept by the process and need not survive it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Patch
 
-#: Seconds of the first pause after a refusal; it doubles with each refusal in a row, up to the longest.
+#: Seconds of the first pause after a rejection; it doubles with each rejection in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 #: The longest while the API server, where it checks owner references, does not know our kind yet: that ends by itself.
 _IN_VIEW_OF_A_NEW_KIND: Final = 4.0
 _NEW_KIND: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
-#: What was put right so often in a row is put right at once; after that somebody else keeps undoing it.
+#: What was corrected so often in a row is corrected at once; after that somebody else keeps undoing it.
 _PATIENCE: Final = 2
 _LONGEST_TRUCE: Final = 300.0
 #: A repair that is not needed again for this long (seconds) was no part of a quarrel.
@@ -42,7 +42,7 @@ _REPAIRS: Final = frozenset(
 class Hold:
     """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
 
-    ``pause`` is how many seconds it was closed for; 0 once something happened that may let through what was refused.
+    ``pause`` is how many seconds it was closed for; 0 once something happened that can let through what was rejected.
     """
 
     times: int
@@ -53,7 +53,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Quarrel:
-    """A repair that was made again and again: what it was, how often in a row, and when last."""
+    """A repair that was repeated: what it was, how often in a row, and when last."""
 
     what: str
     times: int
@@ -61,34 +61,34 @@ class Quarrel:
 
     @property
     def next_try(self) -> float:
-        """When it is made again, if it has to be."""
+        """When it is repeated, if it has to be."""
         return self.last + min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (self.times - _PATIENCE))
 
     def finding(self, name: str) -> Finding:
-        """Say what is wrong with the object of this name."""
-        message = f"{name} was put right {self.times} times and is changed back each time: find out who writes to it"
+        """Return what is wrong with the object of this name."""
+        message = f"{name} was corrected {self.times} times and changed back each time: find the other writer"
         return Finding(reasons.CONFLICTING_WRITES, message, gate=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The gates that refusals closed, and the repairs that somebody undoes."""
+    """The gates that rejections closed, and the repairs that somebody undoes."""
 
     gates: Mapping[Gate, Hold] = field(default_factory=dict)
     quarrels: Mapping[str, Quarrel] = field(default_factory=dict)
 
     def closed(self, gate: Gate, now: float) -> Hold | None:
-        """Give the hold on a gate that is closed still."""
+        """Return the hold on a gate that is closed still."""
         hold = self.gates.get(gate)
         return hold if hold is not None and hold.until > now else None
 
     def tried(self, gate: Gate) -> int:
-        """Tell how often in a row a gate was closed."""
+        """Return how often in a row a gate was closed."""
         hold = self.gates.get(gate)
         return hold.times if hold is not None else 0
 
     def truce(self, action: Action, now: float) -> tuple[float, Finding] | None:
-        """Give how long, in seconds, a repair waits because somebody undoes it each time; None where it does not."""
+        """Return how long, in seconds, a repair waits because somebody undoes it each time; None where it does not."""
         what, name = _repair(action)
         known = self.quarrels.get(name)
         if known is None or known.what != what or known.times < _PATIENCE:
@@ -110,7 +110,7 @@ class Holds:
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
     ) -> Holds:
-        """Give the holds after a pass."""
+        """Return the holds after a reconcile."""
         let_through = set(passed)
         gates = {
             gate: hold
@@ -124,8 +124,8 @@ class Holds:
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
             longest = _IN_VIEW_OF_A_NEW_KIND if _NEW_KIND in finding.message else LONGEST_PAUSE
-            # NB: a quota is counted again some seconds after a pod has gone, which lifts holds: what is refused until
-            # then says nothing of how long it will be refused.
+            # A quota is counted again some seconds after a pod has gone, which lifts holds: what is rejected until then
+            # says nothing of how long it will be rejected.
             pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE
             gates[gate] = Hold(times, now + pause, told, pause)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
@@ -138,9 +138,9 @@ class Holds:
         return Holds(gates, quarrels)
 
     def lifted(self, now: float) -> Holds:
-        """Give the holds after something happened that may let refused things pass: an edit, a pod that went.
+        """Return the holds after something happened that can let rejected things pass: an edit, a pod that went.
 
-        What is refused still is tried again after short pauses that grow again, as carefully as before.
+        What is rejected still is tried again after short pauses that grow again, as carefully as before.
         """
         return replace(
             self,
@@ -153,11 +153,11 @@ def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
 
 
 def _repair(action: Action) -> tuple[str, str]:
-    """Say what a repair does and to which object, ("", "") of an action that is none."""
+    """Return what a repair does and to which object, ("", "") of an action that is none."""
     about = f"{action.kind} {action.name}"
     match action:
         case Patch(reason=reasons.READINESS_REPORTED, change=change):
-            # NB: each time it tells another time.
+            # Each time it tells another time.
             return digest(_NUMBERS.sub("", repr(change))), about
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
             return digest(repr(change)), about

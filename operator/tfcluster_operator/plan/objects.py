@@ -1,4 +1,4 @@
-"""The objects that a cluster needs beside its pods: created, put right, and deleted when nothing needs them."""
+"""The objects that a cluster needs beside its pods: created, corrected, and deleted when nothing needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangSched
 from tfcluster_operator.life import views
 from tfcluster_operator.life.gangs import Gang
 from tfcluster_operator.life.roster import Holder, Holding, Roster
-from tfcluster_operator.life.tf_config import LARGEST_TF_CONFIG
+from tfcluster_operator.life.views import LARGEST_TF_CONFIG
 from tfcluster_operator.objects import (
     config_map,
     disruption_budget,
@@ -43,7 +43,7 @@ _LOOK_FOR_GROUPS_AGAIN: Final = 20.0
 
 
 def plan_service(roster: Roster, story: Story) -> None:
-    """Create the headless Service, or put it right."""
+    """Create the headless Service, or correct it."""
     held, cluster = roster.service, roster.cluster
     change = service.change(cluster, held.own) if held.own else None
     unfit = held.own is not None and held.own.beyond_repair
@@ -51,7 +51,7 @@ def plan_service(roster: Roster, story: Story) -> None:
 
 
 def plan_policies(roster: Roster, story: Story) -> None:
-    """Create the NetworkPolicies of the isolation, or put them right, and delete those that it needs no more.
+    """Create the NetworkPolicies of the isolation, or correct them, and delete those that it no longer needs.
 
     What takes a running task from under a policy waits until all others are there: it would be open to everybody.
     """
@@ -71,12 +71,12 @@ def plan_policies(roster: Roster, story: Story) -> None:
 
 
 def policy_gate(name: str) -> Gate:
-    """Name what is closed while a NetworkPolicy is not as it should be."""
+    """Return what is closed while a NetworkPolicy is not as it should be."""
     return object_gate(NetworkPolicy.KIND, name)
 
 
 def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
-    """Tell whether a pod of a job that is declared no more is there still, and the policy is that job's."""
+    """Return whether a pod of a job that is no longer declared is there still, and the policy is that job's."""
     job = policy.meta.labels.get(naming.LABEL_JOB, "")
     if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
         return False
@@ -84,7 +84,7 @@ def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
 
 
 def plan_budgets(roster: Roster, story: Story) -> None:
-    """Create the PodDisruptionBudgets that jobs declare, or put them right, and delete those that none declares.
+    """Create the PodDisruptionBudgets that jobs declare, or correct them, and delete those that none declares.
 
     No pod waits for one: what it keeps away comes later than the pods.
     """
@@ -108,7 +108,7 @@ def lift_budgets(roster: Roster, story: Story) -> None:
 
 
 def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
-    """Create the PodGroup of each gang that has no places yet, or put it right, and delete those of earlier starts."""
+    """Create the PodGroup of each gang that has no places yet, or correct it, and delete those of earlier starts."""
     lacking = roster.observed.lacking.get(PodGroup.KIND, "")
     for gang in gangs.values():
         if lacking:
@@ -157,10 +157,10 @@ def _no_gangs(scheduler: GangScheduler, why: str) -> Finding:
 
 def _waits_for_places(gang: Gang, scheduler: GangScheduler) -> Finding:
     asked = ", ".join(f"{count} {resource}" for resource, count in sorted(gang.resources().items()))
-    wants = f", which ask for {asked}" if asked else ""
+    wants = f" with {asked}" if asked else ""
     tasks = f"{len(gang.members)} tasks" if len(gang.members) > 1 else "1 task"
     by = f" (scheduler {scheduler.name})" if scheduler.name else ""
-    message = f"gang {gang.name}{by} waits for room for {tasks} at once{wants}: {gang.trouble}"
+    message = f"gang {gang.name}{by} waits until {tasks} can be scheduled together{wants}: {gang.trouble}"
     return Finding(reasons.WAITING_FOR_GANG, message)
 
 
@@ -199,7 +199,7 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 
     An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  Who made
     it does not matter: with the right bytes only its labels can be wrong, and with others it is no copy of ours, which
-    no pod may mount and which is not ours to delete.
+    no pod can mount and which is not ours to delete.
     """
     held = roster.copy
     if held is None:
@@ -221,7 +221,7 @@ def plan_surplus_objects(roster: Roster, story: Story) -> None:
         if other.meta.name != roster.service.name:
             _free(other, story, reason=reasons.JOB_REMOVED)
     for one in roster.ours(ConfigMap):
-        # NB: whoever made a TFCluster the owner of a copy that all share: it is not that one's to delete.
+        # Whoever made a TFCluster the owner of a copy that all share: it is not that one's to delete.
         if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name):
             _free(one, story, reason=reasons.JOB_REMOVED)
 
@@ -238,7 +238,7 @@ def _plan(
     changed: str = reasons.REPAIRED,
     needs: tuple[Gate, ...] = (),
 ) -> None:
-    """Create one object, or put it right; where that cannot be (``unfit``), it is deleted and created again.
+    """Create one object, or correct it; where that cannot be (``unfit``), it is deleted and created again.
 
     ``gate`` is closed while it is not there; ``changed`` is why its spec is edited.  An edit with ``needs`` comes after
     what is published.
@@ -263,20 +263,20 @@ def _free(one: Child, story: Story, *, reason: str = reasons.UNUSED, needs: tupl
 
 
 def obstacle_of(held: Holding[Any]) -> Finding:
-    """Say why a name that we need is not ours to use."""
+    """Return why a name that we need is not ours to use."""
     finalizers = () if held.object is None else held.object.meta.finalizers
     return obstacle(held.kind, held.name, held.holder, finalizers)
 
 
 def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] = ()) -> Finding:
-    """Say why a name that we need is not ours to use."""
+    """Return why a name that we need is not ours to use."""
     match holder:
         case Holder.OURS | Holder.LEAVING | Holder.NOBODY:
             kept = f"; its finalizers keep it: {', '.join(finalizers)}" if finalizers else ""
-            message = f"{kind} {name} is being deleted and is created again when it is gone{kept}"
+            message = f"{kind} {name} is being deleted and will be re-created{kept}"
             return Finding(reasons.TASKS_NOT_READY, message)
         case Holder.PREDECESSOR:
-            message = f"{kind} {name} belongs to a deleted TFCluster of the same name and is not gone yet"
+            message = f"{kind} {name} belongs to a deleted TFCluster of the same name and still exists"
             return Finding(reasons.WAITING_FOR_PREDECESSOR, message)
         case Holder.FOREIGN:
             message = (
@@ -297,7 +297,7 @@ def _untrusted(name: str) -> Finding:
 
 
 def _recreated(kind: str, name: str) -> Finding:
-    message = f"{kind} {name} cannot be changed in place: it is deleted and created again"
+    message = f"{kind} {name} cannot be changed in place: it is deleted and re-created"
     return Finding(reasons.TASKS_NOT_READY, message)
 
 

@@ -2,7 +2,7 @@
 
 It reads as a story.  What changed is published first and running pods are told.  Then what must go is freed, pods are
 replaced, and missing ones are created.  Each task's pod is judged by a chain of small policies, the first that has
-something to say decides.  What is refused holds up what needs it, and nothing else.
+something to say decides.  What is rejected holds up what needs it, and nothing else.
 
 Nothing is remembered between two plans but the ledger and the holds: carried out in part, in another order or twice,
 the next plan does the rest.
@@ -14,9 +14,9 @@ from typing import Final
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.life import departures, gang_timeout, verdict, views
+from tfcluster_operator.life import departures, ending, views
 from tfcluster_operator.life.departures import job_of
-from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.gangs import gangs_of, seconds_until_timeout
 from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.life.stock import seconds_until_forgiven
 from tfcluster_operator.life.turns import Turns, at_once
@@ -46,11 +46,11 @@ def plan_in_turns(
 ) -> Turns[Plan]:
     """Decide what to do for one cluster, with pauses."""
     story = Story(holds or Holds(), now)
-    left = verdict.seconds_left(roster.cluster, ledger, now)
+    left = ending.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
         story.wake_after.append(left)
-    if (gang_left := gang_timeout.seconds_left(roster.cluster, ledger, now)) is not None:
-        # NB: once the time is over, that is written down first, and the next pass acts on it.
+    if (gang_left := seconds_until_timeout(roster.cluster, ledger, now)) is not None:
+        # Once the time is over, that is written down first, and the next reconcile acts on it.
         story.wake_after.append(max(gang_left, _ACT_ON_THE_END_OF_TIME))
     _free_stuck_pods(roster, now, story)
     plan_claims(roster, ledger, now, story)
@@ -138,7 +138,7 @@ def _plan_surplus_pod(roster: Roster, pod: Pod, now: float, story: Story) -> Non
     job = job_of(roster.cluster, pod)
     left, reason = departures.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)
     gate = object_gate("Pod", name)
-    # NB: the quota was taken back for somebody who waits for it.
+    # The quota was taken back for somebody who waits for it.
     if job is None or left <= 0 or reason == reasons.QUOTA_WITHDRAWN:
         story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
@@ -160,7 +160,7 @@ def _why_surplus(roster: Roster, pod: Pod) -> str:
 
 
 def _what_an_end_needs(pod: Pod) -> tuple[Gate, ...]:
-    """What an ended pod tells may not be written down yet; one that runs tells nothing."""
+    """What an ended pod tells might not be written down yet; one that runs tells nothing."""
     return (EVIDENCE,) if pod.ended else ()
 
 

@@ -32,37 +32,37 @@ RESOLVER: Final[Gate] = "resolver"
 
 
 def views_gate(job: str) -> Gate:
-    """Name what holds up whoever needs the views of a job."""
+    """Return what holds up whoever needs the views of a job."""
     return f"views of {job}"
 
 
 def pods_gate(job: str) -> Gate:
-    """Name what holds up the creation of a job's pods."""
+    """Return what holds up the creation of a job's pods."""
     return f"pods of {job}"
 
 
 def template_gate(job: str) -> Gate:
-    """Name what holds up the replacement of pods of an older template."""
+    """Return what holds up the replacement of pods of an older template."""
     return f"template of {job}"
 
 
 def tf_config_gate(job: str) -> Gate:
-    """Name what holds up new pods of a job while its TF_CONFIG fits into no environment variable."""
+    """Return what holds up new pods of a job while its TF_CONFIG fits into no environment variable."""
     return f"TF_CONFIG of {job}"
 
 
 def gang_gate(group: str) -> Gate:
-    """Name what holds up the pods of a gang while its PodGroup is not there."""
+    """Return what holds up the pods of a gang while its PodGroup is not there."""
     return f"gang {group}"
 
 
 def placement_gate(job: str) -> Gate:
-    """Name what holds up new pods of a job while nobody knows which nodes its queue lets them use."""
+    """Return what holds up new pods of a job while nobody knows which nodes its queue lets them use."""
     return f"placement of {job}"
 
 
 def object_gate(kind: str, name: str) -> Gate:
-    """Name what holds up nothing but further tries at one object."""
+    """Return what holds up nothing but further tries at one object."""
     return f"{kind} {name}"
 
 
@@ -70,7 +70,7 @@ class Story:
     """Steps, findings and times at which to look again.
 
     Args:
-        holds: the gates that refusals closed a moment ago.
+        holds: the gates that rejections closed a moment ago.
         now: the time, in seconds since the epoch.
     """
 
@@ -80,7 +80,7 @@ class Story:
         self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
         self._closed: set[Gate] = set()
         self._told: set[Gate] = set()
-        #: The gates of lost pods that are made again: what is new waits for them, or it would take their room.
+        #: The gates of lost pods that are re-created: what is new waits for them, or it would take their room.
         self._repairs: set[Gate] = set()
         #: The gates that tasks wait for; without the Service no task finds another.
         self.needed: set[Gate] = {SERVICE}
@@ -88,7 +88,7 @@ class Story:
         self.wake_after: list[float] = []
 
     def do(self, phase: Phase, action: Action, *, gate: Gate, needs: tuple[Gate, ...] = ()) -> None:
-        """Plan one action, unless a refusal of a moment ago or a quarrel with another writer holds it up."""
+        """Plan one action, unless a rejection of a moment ago or a quarrel with another writer holds it up."""
         if action.kind == "Pod" and isinstance(action, Create | Delete):
             self.needed.update((gate, *needs))
         if _repairs(action) and (not self.refusal(gate) or self.lacks_quota(gate)):
@@ -118,16 +118,16 @@ class Story:
         self.findings.append(replace(finding, gate=gate))
 
     def tried(self, gate: Gate) -> int:
-        """Tell how often in a row a gate was closed by refusals."""
+        """Return how often in a row a gate was closed by rejections."""
         return self._holds.tried(gate)
 
     def refusal(self, gate: Gate) -> str:
-        """Give the words with which a gate was closed, until something passes it again; "" where none were said."""
+        """Return the words with which a gate was closed, until something passes it again; "" where none were said."""
         hold = self._holds.gates.get(gate)
         return hold.finding.message if hold is not None else ""
 
     def lacks_quota(self, gate: Gate) -> bool:
-        """Tell whether a quota closed a gate."""
+        """Return whether a quota closed a gate."""
         return EXCEEDED_QUOTA in self.refusal(gate)
 
     @property
@@ -138,7 +138,7 @@ class Story:
         )
 
     def groups(self) -> Iterator[Group]:
-        """Give the steps that nothing holds up, in the order of the phases, as many as one pass carries out."""
+        """Return the steps that nothing holds up, in the order of the phases, as many as one reconcile carries out."""
         room = MOST_STEPS
         for phase in PHASES:
             planned = self._steps[phase]
@@ -170,5 +170,5 @@ _RANKS: Final = {CHIEF: 0, "master": 0, "ps": 1}
 
 
 def _repairs(action: Action) -> bool:
-    """Tell whether an action makes the pod of a task that had one."""
+    """Return whether an action makes the pod of a task that had one."""
     return isinstance(action, Create) and action.task is not None and action.reason != reasons.CREATED

@@ -13,9 +13,8 @@ from tfcluster_operator.life.ending import Ending, words_for
 from tfcluster_operator.life.gangs import Gang, awaited, is_member
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage
 from tfcluster_operator.life.succession import name_after
-from tfcluster_operator.life.tf_config import tf_config_of
 from tfcluster_operator.life.turns import AT_ONCE, Turns
-from tfcluster_operator.life.views import JobViews
+from tfcluster_operator.life.views import JobViews, tf_config_of
 from tfcluster_operator.objects import pod_manifest
 from tfcluster_operator.objects.config_map import lasting
 from tfcluster_operator.objects.pod import Pod, change_of_pod
@@ -66,7 +65,7 @@ def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one 
     job, record = job_views.job, known.of(job_views.job.name)
     to_replace = _roll_out(roster, job_views, story)
     older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
-    # NB: a pod of an older edit may be in another domain, and must not draw the new ones there.
+    # A pod of an older edit might be in another domain, and must not draw the new ones there.
     newest = {**older, **places.colocated(roster.cluster, job)}
     gang = gangs.get(name_for(roster.cluster, job, known))
     missing = []
@@ -97,7 +96,7 @@ def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[st
     """Choose the outdated pods that are replaced now, by their UIDs, and plan to try what one of them is to become."""
     job = job_views.job
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
-    # NB: without the first question thousands of places are looked through for nothing.
+    # Without the first question thousands of places are looked through for nothing.
     if chosen and (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
         build = partial(_build, roster, job_views, outdated.task, name=outdated.name, view_digest="", attempt=0)
         trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
@@ -140,7 +139,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
         story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
         return
     gate, needs, group = pods_gate(job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
-    # NB: where the last try was refused, another task is tried first: what is wrong with one must not stop the others.
+    # Where the last try was rejected, another task is tried first: what is wrong with one must not stop the others.
     first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
     room = MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
@@ -153,7 +152,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
             story.wait(Finding(reasons.BACKING_OFF, message), failing.retry_at - now)
             continue
         if not room:
-            continue  # one pass carries out no more; the others may still have something to tell
+            continue  # one reconcile carries out no more; the others might still have something to tell
         room -= 1
         joins = group if is_member(roster.cluster, place) else ""
         lost = record.lost.get(index)
@@ -178,7 +177,7 @@ def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
 
 
 def _group_to_join(gang: Gang | None) -> str:
-    """Name the PodGroup with which new pods get their places; "" once the gang has its places."""
+    """Return the name of the PodGroup with which new pods get their places; "" once the gang has its places."""
     return gang.name if gang is not None and not gang.placed else ""
 
 
@@ -231,7 +230,7 @@ def _replace_with_its_scope(case: _Case) -> bool:
 
 def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
-    # NB: no running pod goes before the API server has judged the one that would come.
+    # No running pod goes before the API server has judged the one that would come.
     job = case.place.task.job
     gates = (template_gate(job.name), tf_config_gate(job.name))
     return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
@@ -245,13 +244,13 @@ def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
     gang = case.gang if is_member(case.roster.cluster, case.place) else None
     to_join = _group_to_join(gang)
     chosen = case.roster.cluster.chosen_scheduler(case.place.task.job)
-    # NB: what was chosen, not what the pod has: admission may send all pods to a scheduler of its own.
+    # What was chosen, not what the pod has: admission may send all pods to a scheduler of its own.
     if pod.chosen_scheduler != chosen:
         return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=chosen)
     if gang is not None and gang.leaving and to_join and pod.group == to_join:
-        # NB: a finalizer keeps the PodGroup as long as a pod waits with it, and with a leaving one none gets a place.
+        # A finalizer keeps the PodGroup as long as a pod waits with it, and with a leaving one none gets a place.
         return _delete(case, reasons.GANG_CHANGED, toward=to_join)
-    # NB: its own template may put it in a group, and the gang may have found its places a moment ago.
+    # Its own template can put it in a group, and the gang might have found its places a moment ago.
     known = {to_join, *case.place.task.job.own_groups(), gang.name if gang is not None else ""}
     if pod.group in known and (pod.group or not to_join):
         return False
@@ -269,7 +268,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
     failing = case.record.failing.get(place.task.index)
     if ending is Ending.FAILED and failing is not None:
         due, attempt = failing.retry_at, 0
-        # NB: a restarted operator sees the end again, and what it says must not change by that.
+        # A restarted operator sees the end again, and what it says must not change by that.
         began = case.last.time if case.last is not None and case.last.task == str(place.task) else None
     if due > case.now:
         wait = "" if began is None else f" in {due - began:.0f} s"
@@ -277,7 +276,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         case.story.wait(Finding(reasons.BACKING_OFF, message), due - case.now)
         return True
     if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:
-        # NB: deleted before its phase says so, it would terminate for a while.
+        # Deleted before its phase says so, it would terminate for a while.
         return True
     job = place.task.job.name
     joins = _group_to_join(case.gang) if is_member(case.roster.cluster, place) else ""
@@ -303,12 +302,12 @@ _WHY: Final = {
 _HOW: Final[dict[Ending, Callable[[Pod], str]]] = {
     Ending.SUCCEEDED: lambda _: "ended with exit code 0, and its restartPolicy is Always",
     Ending.FAILED: lambda pod: f"failed: {words_for(pod)}",
-    Ending.DISRUPTED: lambda pod: f"was not let run: {pod.trouble or pod.reason or _who_took_it(pod)}",
+    Ending.DISRUPTED: lambda pod: f"was disrupted: {pod.trouble or pod.reason or _who_took_it(pod)}",
 }
 
 
 def _who_took_it(pod: Pod) -> str:
-    return "it left while it was not declared" if pod.surplus_since else "its node took it away"
+    return "its task was not declared" if pod.surplus_since else "its node ended it"
 
 
 def _tell_and_relabel(case: _Case) -> bool:

@@ -44,9 +44,9 @@ GRAVITY: Final = (
     reasons.WAITING_FOR_JOB,
     reasons.TASKS_NOT_READY,
 )
-#: For what a cluster may wait for days in the order of things: its turn with what others use.
+#: For what a cluster might wait for days in the order of things: its turn with what others use.
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
-#: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and may wait all the same.
+#: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and might wait all the same.
 _TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
 #: A list of tasks in a message stops after this many.
 _NAMED_TASKS: Final = 3
@@ -79,17 +79,17 @@ class Says:
 
 
 def gating_jobs(cluster: TFCluster) -> list[Job]:
-    """Give the jobs whose tasks decide whether the cluster is ready: an evaluator looks on, unless it is alone."""
+    """Return the jobs whose tasks decide whether the cluster is ready: an evaluator looks on, unless it is alone."""
     return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
 
 
 def by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give the conditions of a status by their type."""
+    """Return the conditions of a status by their type."""
     return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
 
 
 def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
-    """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
+    """Set each condition's lastTransitionTime, by Kubernetes' API conventions; keep the conditions of others."""
     old = by_type(before)
     ours = []
     for says in said:
@@ -112,14 +112,14 @@ def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, n
 
 
 def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a status of ours that is not written yet with the conditions of others as they are by now."""
+    """Return a status of ours that is not written yet with the conditions of others as they are by now."""
     own = [condition for condition in ours.get("conditions") or () if condition.get("type") in CONDITION_TYPES]
     others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in CONDITION_TYPES]
     return {**ours, "conditions": own + others}
 
 
 def shown(roster: Roster, job: Job, ledger: Ledger) -> Sequence[Place]:
-    """Give the tasks of a job that should have pods: while a cluster is suspended, none should."""
+    """Return the tasks of a job that should have pods: while a cluster is suspended, none should."""
     return () if roster.cluster.suspend and ledger.verdict is None else roster.of(job)
 
 
@@ -128,15 +128,15 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
     if (verdict := ledger.verdict) is not None:
         succeeded = verdict.kind == SUCCEEDED
         late = cluster.generation > verdict.generation > 0
-        also = f"; edits after generation {verdict.generation} have no effect" if late else ""
-        # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
+        also = f"; edits after generation {verdict.generation} are ignored" if late else ""
+        # kstatus, and with it Flux and Argo, waits for Ready=True forever: what has succeeded is as it should be.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
     if cluster.gave_up and not findings:
         return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if roster.declared.suspend and not findings:
-        return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
-    # NB: tasks that all work are ready, whatever else is wrong; without the Service none finds another.
+        return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended: spec.suspend is true")
+    # Tasks that all work are ready, whatever else is wrong; without the Service none finds another.
     if counts.ready + counts.finished < counts.desired or roster.service.own is None:
         if gravest := _gravest(findings, GRAVITY):
             return Says("Ready", status=False, reason=gravest[0], message=gravest[1])
@@ -158,7 +158,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
 
 
 def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
-    """Give the gravest reason that was found and what to say of it."""
+    """Return the gravest reason that was found and what to say of it."""
     for reason in reasons_in_order:
         if told := list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason)):
             return reason, shorten(told)
@@ -166,7 +166,7 @@ def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tu
 
 
 def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
-    """Tell, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
+    """Return, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
     if cluster.gave_up:
         return Says("Stalled", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
@@ -177,14 +177,14 @@ def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
 def suspended(roster: Roster, ledger: Ledger) -> Says:
     cluster = roster.declared
     if roster.cluster.suspend and not cluster.suspend and ledger.verdict is None:
-        message = f"queue {cluster.queue} lets it have no pods for now"
+        message = f"waiting for quota in queue {cluster.queue}"
         return Says("Suspended", status=True, reason=reasons.WAITING_FOR_QUOTA, message=message)
     if cluster.gave_up:
         return Says("Suspended", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if cluster.suspend and ledger.verdict is None:
         return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
     if cluster.suspend:
-        message = "spec.suspend is true and has no effect: the cluster has finished"
+        message = "spec.suspend is ignored: the cluster has finished"
         return Says("Suspended", status=False, reason=reasons.FINISHED, message=message)
     return Says("Suspended", status=False, reason=reasons.NOT_SUSPENDED, message="spec.suspend is false")
 
@@ -198,21 +198,23 @@ def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
         elif verdict.kind == kind:
             yield Says(kind, status=True, reason=verdict.reason, message=verdict.message)
         else:
-            yield Says(kind, status=False, reason=reasons.FINISHED, message=f"it has {verdict.kind.lower()} for ever")
+            yield Says(
+                kind, status=False, reason=reasons.FINISHED, message=f"the cluster has already {verdict.kind.lower()}"
+            )
 
 
 def _aim(cluster: TFCluster, kind: str) -> str:
     if kind == FAILED:
         limit = cluster.backoff_limit
-        return "no failure is final yet" + (f"; at most {limit} restarts" if limit is not None else "")
+        return "the cluster has not failed" + (f"; at most {limit} restarts" if limit is not None else "")
     policy = cluster.success_policy
     if not policy.jobs:
-        return "no job decides when the cluster has succeeded: name one in spec.successPolicy.jobs"
+        return "spec.successPolicy.jobs is empty: set the jobs that decide"
     return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
 
 
 def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
-    """Tell whether every pod is made from the present template, and what else is not as declared."""
+    """Return whether every pod is created from the present template, and what else is not as declared."""
     told: list[str] = []
     stalled = False
     cluster = roster.cluster
@@ -226,12 +228,12 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
             pod = broken[0].pod
             trouble = pod.trouble if pod is not None else ""
             stalled = stalled or bool(trouble)
-            message += f"; next when {', '.join(_few([str(place.task) for place in broken]))} is ready"
+            message += f"; waiting for {', '.join(_few([str(place.task) for place in broken]))} to become ready"
             message += f": {trouble}" if trouble else ""
         told.append(message)
     gravest = _gravest(findings, _TOLD_BESIDE_READY)
     if not told and gravest is None:
-        message = "every pod is made from the present template"
+        message = "all pods match the current template"
         return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
     reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
     if told and cluster.update_strategy.type == "OnDelete":
@@ -245,7 +247,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
 
 def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]) -> Says:
     if ledger.verdict is not None:
-        message = "the cluster has finished: its views stay as they were"
+        message = "the cluster has finished: its views are no longer updated"
         return Says("MembershipPublished", status=True, reason=reasons.FINISHED, message=message)
     stale = []
     for job_views in wanted:
@@ -255,7 +257,7 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
         stale += [
             str(place.task)
             for place in shown(roster, job_views.job, ledger)
-            # NB: what holds for nearly all of thousands is asked first.
+            # What holds for nearly all of thousands is asked first.
             if place.pod is not None and place.pod.told != job_views.told_for(place.task.index)
             if (pod := place.staying) is not None and pod.listening
         ]
@@ -264,25 +266,25 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
             "MembershipPublished",
             status=False,
             reason=reasons.PUBLISHING,
-            message=f"{len(stale)} not told yet: {', '.join(_few(stale))}",
+            message=f"{len(stale)} not updated yet: {', '.join(_few(stale))}",
         )
     epoch = views.epoch_of(wanted)
     return Says(
         "MembershipPublished",
         status=True,
         reason=reasons.PUBLISHED,
-        message=f"every running pod was told of its view; newest epoch {epoch}",
+        message=f"all running pods have their current view; newest epoch {epoch}",
     )
 
 
 def conflict(findings: Sequence[Finding]) -> Says:
     if taken := [finding.message for finding in findings if finding.reason == reasons.NAME_TAKEN]:
         return Says("NameConflict", status=True, reason=reasons.NAME_TAKEN, message=shorten(taken))
-    return Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name is taken by others")
+    return Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name conflicts")
 
 
 def shorten(messages: Sequence[str]) -> str:
-    """Join the first few messages, each cut: what a webhook or a quota says may be as long as a status may be."""
+    """Join the first few messages, each cut: what a webhook or a quota says might be as long as a status might be."""
     return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
 
 

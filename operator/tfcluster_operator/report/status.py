@@ -81,7 +81,7 @@ def status_in_turns(
         "tasks": counts.desired,
         "readyTasks": counts.ready,
         "accelerators": _accelerators(jobs),
-        # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
+        # Of a cluster without isolation nothing is told, so that an upgrade writes nothing.
         **_isolation(roster),
         **cluster_fields(ledger),
         **_waiting(cluster, ledger, (*findings, *aside), now),
@@ -95,32 +95,32 @@ status_of = at_once(status_in_turns)
 
 
 def waiting_since(status: Mapping[str, Any]) -> str | None:
-    """Give since when a cluster has waited for quota or for the places of a gang; None where it does not."""
+    """Return since when a cluster has waited for quota or for the places of a gang; None where it does not."""
     since = status.get(_WAITING_SINCE)
     return since if isinstance(since, str) else None
 
 
 def is_starting(status: Mapping[str, Any]) -> bool:
-    """Tell whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
+    """Return whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
     reason: str = conditions.by_type(status)["Ready"]["reason"]
     return reason == reasons.TASKS_NOT_READY
 
 
 def was_ready(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Tell whether a cluster was ready when it was reported on last, and is of the same generation still."""
+    """Return whether a cluster was ready when it was reported on last, and is of the same generation still."""
     before = conditions.by_type(known).get("Ready", {})
     return before.get("status") == "True" and known.get("observedGeneration") == status["observedGeneration"]
 
 
 def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:
     since, found = waiting_since(cluster.status), {finding.reason for finding in findings}
-    # NB: a graver reason hides a wait from Ready and does not end it; where nobody can be asked, nobody knows.
+    # A graver reason hides a wait from Ready and does not end it; where nobody can be asked, nobody knows.
     waits = found & {*conditions.WAITS} or (since and found & _UNKNOWN)
     return {_WAITING_SINCE: since or timestamp(now)} if waits and ledger.verdict is None else {}
 
 
 def _isolation(roster: Roster) -> dict[str, str]:
-    """Tell which mode is in force: the one that was, until each policy of the wanted one is there."""
+    """Return which mode is in force: the one that was, until each policy of the wanted one is there."""
     mode = roster.cluster.isolation.mode
     if roster.unsettled:
         mode = roster.cluster.status.get("isolation", "None")
@@ -128,7 +128,7 @@ def _isolation(roster: Roster) -> dict[str, str]:
 
 
 def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
-    """Give the newest epoch there ever was: the job that had it may be gone."""
+    """Return the newest epoch there ever was: the job that had it might be deleted."""
     known = cluster.status.get("epoch")
     before = known if isinstance(known, int) and known <= cluster.edition else 0
     return max(before, views.epoch_of(wanted))
@@ -136,7 +136,7 @@ def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
 
 def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
     """Work out the status of a TFCluster that is being deleted: what was reported stays, Ready says that it goes."""
-    message = "the TFCluster is being deleted: nothing is created or repaired any more"
+    message = "the TFCluster is being deleted: its objects are no longer created or repaired"
     said = (conditions.Says("Ready", status=False, reason=reasons.DELETING, message=message),)
     return {
         **{field: value for field, value in status.items() if field != _WAITING_SINCE},
@@ -178,7 +178,7 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
                 if resource in limits:
                     held[resource] = held.get(resource, 0) + count
     return {
-        # NB: what its queue has not granted yet is wanted all the same.
+        # What its queue has not granted yet is wanted all the same.
         "replicas": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
         "created": created,
         "ready": ready,

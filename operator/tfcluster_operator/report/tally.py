@@ -54,7 +54,7 @@ class Waiting(NamedTuple):
 
 
 def role_of(job: str) -> str:
-    """Give the role of a job by its name."""
+    """Return the role of a job by its name."""
     return job if job in ROLES else OTHER
 
 
@@ -71,21 +71,21 @@ def tasks_of(roster: Roster, ledger: Ledger) -> dict[tuple[str, str], int]:
 
 
 def cause_of(failure: LastRestart) -> str:
-    """Give the cause of a failure, one of :data:`CAUSES`."""
+    """Return the cause of a failure, one of :data:`CAUSES`."""
     if failure.reason in CAUSES[:2]:
         return failure.reason
     return "Other" if failure.exit_code is None or failure.reason in OUT_OF_TIME else "ExitCode"
 
 
 def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float = 0.0) -> Waiting | None:
-    """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not."""
+    """Return whether a cluster should be ready and is not; suspended, finished and deleting ones should not."""
     metadata, conditions = body["metadata"], by_type(told)
     if metadata.get("deletionTimestamp") or (body.get("spec") or {}).get("suspend") is True:
         return None
     if any(conditions.get(kind, {}).get("status") == "True" for kind in (SUCCEEDED, FAILED)):
         return None
     ready, suspended = conditions.get("Ready", {}), conditions.get("Suspended", {})
-    # NB: one that is still reported as suspended was resumed a moment ago, and what is reported is of before.
+    # One that is still reported as suspended was resumed a moment ago, and what is reported is of before.
     if suspended.get("status") == "True" and suspended.get("reason") != reasons.WAITING_FOR_QUOTA:
         return None
     if ready.get("status") == "True":
@@ -93,7 +93,7 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
     reason, created = str(ready.get("reason")), _seconds(metadata.get("creationTimestamp"))
     if reason in WAITS:
         return Waiting(reason, max(created, _seconds(status.waiting_since(told))))
-    # NB: a cluster that was suspended or has waited for days has been late only since that ended.
+    # A cluster that was suspended or has waited for days has been late only since that ended.
     since = max(
         placed_at,
         created,
@@ -104,7 +104,7 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
 
 
 def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Give since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are."""
+    """Return since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are."""
     published = conditions.get("MembershipPublished", {})
     if published.get("status") != "False" or body["metadata"].get("deletionTimestamp"):
         return None

@@ -1,0 +1,200 @@
+"""The fields of a manifest, by type: what cannot be read is noted with its path.
+
+The CRD's validation has rejected it already, unless another CRD is installed.  Kubernetes takes null as absent, and so
+does :func:`read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from tfcluster_operator.declaration.spec import (
+    CleanPodPolicy,
+    Colocation,
+    Fields,
+    Isolation,
+    OnTimeout,
+    ResolverDelivery,
+    RestartPolicy,
+    RestartScope,
+    Spread,
+    SuccessPolicy,
+    TFConfigDelivery,
+    UpdateType,
+)
+
+DEFAULT_PORT: Final = 2222
+#: The most failed pods of a task that are kept, as the CRD has it.
+MOST_KEPT: Final = 10
+#: How much of a path and of the words about a field a problem shows: a condition's message has a bound.
+_SHOWN: Final = 500
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+#: A number of tasks, or a percentage of them.
+Share = Count | Annotated[str, Meta(pattern=r"\A([1-9][0-9]?|100)%\Z")]
+
+
+class ResolverFields(Fields, frozen=True):
+    """``spec.resolver``."""
+
+    delivery: ResolverDelivery | None = None
+    tf_config: TFConfigDelivery = "None"
+
+
+class RollingFields(Fields, frozen=True):
+    """``spec.updateStrategy.rollingUpdate``."""
+
+    max_unavailable: Share = 1
+
+
+class UpdateFields(Fields, frozen=True):
+    """``spec.updateStrategy``."""
+
+    type: UpdateType = "OnDelete"
+    rolling_update: RollingFields = RollingFields()
+
+
+class GangFields(Fields, frozen=True):
+    """``spec.scheduling.gang``."""
+
+    timeout_seconds: Count | None = None
+    on_timeout: OnTimeout = "Fail"
+
+
+class SchedulingFields(Fields, frozen=True):
+    """``spec.scheduling``."""
+
+    gang: GangFields | None = None
+    colocate: Colocation | None = None
+    spread: tuple[Spread, ...] = ()
+
+
+class BudgetFields(Fields, frozen=True):
+    """``spec.jobs.J.disruptionBudget``."""
+
+    min_available: Share | None = None
+
+
+class JobFields(Fields, frozen=True):
+    """``spec.jobs.J``."""
+
+    replicas: Count = 1
+    max_replicas: Count = 0
+    min_replicas: Count | None = None
+    port: Port | None = None
+    device_filters: tuple[str, ...] = ()
+    task_device_filters: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    task_server: bool = False
+    restart_policy: RestartPolicy = "OnFailure"
+    restart_scope: RestartScope = "Task"
+    start_after: tuple[str, ...] = ()
+    drain_timeout_seconds: Count = 0
+    disruption_budget: BudgetFields = BudgetFields()
+
+
+class SpecFields(Fields, frozen=True):
+    """``spec``, its jobs unread."""
+
+    jobs: dict[str, Any] = msgspec.field(default_factory=dict)
+    port: Port = DEFAULT_PORT
+    rpc_layer: str = "grpc"
+    cluster_domain: str = ""
+    suspend: bool = False
+    backoff_limit: Count | None = None
+    active_deadline_seconds: Count | None = None
+    clean_pod_policy: CleanPodPolicy = "Running"
+    ttl_seconds_after_finished: Count | None = None
+    force_delete_after_seconds: Count | None = None
+    failed_pods_history_limit: Annotated[int, Meta(ge=0, le=MOST_KEPT)] = 1
+    success_policy: SuccessPolicy = SuccessPolicy()
+    update_strategy: UpdateFields = UpdateFields()
+    resolver: ResolverFields = ResolverFields()
+    isolation: Isolation = Isolation()
+    scheduling: SchedulingFields = SchedulingFields()
+
+
+class _Named(Fields, frozen=True):
+    name: str = ""
+
+
+class _Variable(_Named, frozen=True):
+    value: str = ""
+
+
+class _Resources(Fields, frozen=True):
+    limits: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Container(_Named, frozen=True):
+    image: str = ""
+    restart_policy: str = ""
+    env: tuple[_Variable, ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    resources: _Resources = _Resources()
+
+
+class _Volume(_Named, frozen=True):
+    config_map: _Named = _Named()
+
+
+class _PodAffinity(msgspec.Struct, frozen=True):
+    requiredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
+    preferredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
+
+
+class _Affinity(Fields, frozen=True):
+    pod_affinity: _PodAffinity = _PodAffinity()
+
+
+class _SpreadRule(Fields, frozen=True):
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+
+
+class _PodSpec(Fields, frozen=True):
+    affinity: _Affinity = _Affinity()
+    topology_spread_constraints: tuple[_SpreadRule, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+
+
+class _PodMetadata(Fields, frozen=True):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TemplateFields(Fields, frozen=True):
+    """What the operator itself reads of a job's template, or adds to it; the API server judges the rest."""
+
+    metadata: _PodMetadata = _PodMetadata()
+    spec: _PodSpec = _PodSpec()
+
+
+_Read = TypeVar("_Read", bound=msgspec.Struct)
+
+
+def read(kind: type[_Read], raw: Any, path: str, problems: list[str]) -> _Read | None:
+    """Read an object of a manifest; None where it has a wrong part, which is noted in ``problems`` with its path."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        words, _, where = str(error).rpartition(" - at `$") if " - at `$" in str(error) else (str(error), "", "")
+        place = f"{path}{where.removesuffix('`')}"
+        problems.append(f"{place[:_SHOWN]}: {words[0].lower()}{words[1:_SHOWN]}")
+        return None
+
+
+def without_nulls(value: Any) -> Any:
+    """Take out the fields that are null, in lists too, and make each whole number an int."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [without_nulls(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

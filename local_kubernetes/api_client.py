@@ -63,7 +63,7 @@ class ApiClient:
         """Create an object.
 
         Raises:
-            LocalKubernetesError: The server refused it.
+            LocalKubernetesError: The server rejected it.
         """
         status, answer = self.request("POST", path, body)
         if status not in (200, 201, 409):

@@ -104,7 +104,7 @@ def _kubernetes_flags(version: str) -> list[str]:
 
 def coredns() -> Path:
     """Return the DNS server of the one-node cluster."""
-    # NB: hyperkube's own tags: with others Go would compile again what both share.
+    # Hyperkube's own tags: with others Go would compile again what both share.
     flags = ["-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w"]
 
     def build(folder: Path) -> None:
@@ -164,7 +164,7 @@ def kueue() -> Path:
     """Return the folder that holds `kueue`, its definitions in `crds/`, and `webhooks.yaml`."""
 
     def build(folder: Path) -> None:
-        # NB: `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        # `go install` would ask which versions there are; inside its own module nothing has to be resolved.
         source = module_source(KUEUE)
         run_go(
             ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", folder / "kueue", "./cmd/kueue"],
@@ -184,7 +184,7 @@ def scheduler_plugins() -> Path:
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
 
     def build(folder: Path) -> None:
-        # NB: `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        # `go install` would ask which versions there are; inside its own module nothing has to be resolved.
         source = module_source(SCHEDULER_PLUGINS)
         run_go(["build", *flags, "-o", folder / "scheduler", "./cmd/scheduler"], folder=source)
 

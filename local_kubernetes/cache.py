@@ -43,7 +43,7 @@ def locked(path: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # NB: the holder before us may have removed the file: then our lock is on a file nobody else opens.
+            # The holder before us may have removed the file: then our lock is on a file nobody else opens.
             if os.fstat(descriptor).st_nlink:
                 try:
                     yield

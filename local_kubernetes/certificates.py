@@ -66,7 +66,7 @@ class Authority:
         return Certificate(self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
     def expires_within(self, seconds: int) -> bool:
-        """Tell whether the authority's certificate ends soon; all others were signed with it and end with it."""
+        """Return whether the authority's certificate ends soon; all others were signed with it and end with it."""
         command: list[str | Path] = ["openssl", "x509", "-in", self.certificate, "-noout", "-checkend", str(seconds)]
         return subprocess.run(command, capture_output=True, check=False).returncode != 0
 

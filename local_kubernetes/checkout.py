@@ -45,7 +45,7 @@ def leave_kubeconfig(source: Path) -> None:
 
 
 def _users(program: str) -> Path | None:
-    # NB: .local/bin may be on PATH itself, and a link must not point at itself.
+    # .local/bin may be on PATH itself, and a link must not point at itself.
     folders = os.environ.get("PATH", "").split(os.pathsep)
     elsewhere = [folder for folder in folders if folder and Path(folder).resolve() != (LOCAL / "bin").resolve()]
     found = shutil.which(program, path=os.pathsep.join(elsewhere))

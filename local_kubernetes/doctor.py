@@ -134,7 +134,7 @@ def test_commands() -> tuple[str, ...]:
 
 
 def docker_answers() -> bool:
-    """Tell whether Docker can be used: its command alone, without a daemon that answers, can not."""
+    """Return whether Docker can be used: its command alone, without a daemon that answers, can not."""
     asked = ["docker", "info"]
     return bool(shutil.which("docker")) and subprocess.run(asked, check=False, capture_output=True).returncode == 0
 

@@ -23,12 +23,12 @@ PLUGIN = "/usr/local/bin/fake-gpu-plugin"
 
 
 def usable() -> bool:
-    """Tell whether Docker answers and kind is installed."""
+    """Return whether Docker answers and kind is installed."""
     return shutil.which("kind") is not None and docker_answers()
 
 
 def running() -> bool:
-    """Tell whether the cluster exists."""
+    """Return whether the cluster exists."""
     done = subprocess.run(["kind", "get", "clusters"], check=True, capture_output=True, text=True)
     return NAME in done.stdout.split()
 

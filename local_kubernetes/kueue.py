@@ -101,7 +101,7 @@ def _await_answer(url: str, plane: ControlPlane) -> None:
 
 
 def _registrations(folder: Path, url: str, authority: str) -> Iterator[dict[str, Any]]:
-    """Give its webhooks for its own kinds, at the address where it listens here."""
+    """Return its webhooks for its own kinds, at the address where it listens here."""
     for registration in yaml.safe_load_all((folder / "webhooks.yaml").read_text()):
         ours = [
             {**one, "clientConfig": {"url": url + one["clientConfig"]["service"]["path"], "caBundle": authority}}

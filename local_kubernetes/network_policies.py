@@ -66,7 +66,7 @@ def ignore() -> None:
             "COMMIT",
         ]
         _in_node("iptables-restore", "-w", "--noflush", stdin="\n".join(lines) + "\n")
-        # NB: all sets of this namespace are the program's, as kube-proxy has none in its iptables mode.
+        # All sets of this namespace are the program's, as kube-proxy has none in its iptables mode.
         _in_node("ipset", "flush")
         _in_node("ipset", "destroy")
 

@@ -77,7 +77,7 @@ def enter(first: int) -> tuple[str, ...]:
 
 
 def is_first(program: processes.Program) -> bool:
-    """Tell whether a process is number 1 of the node's PID namespace."""
+    """Return whether a process is number 1 of the node's PID namespace."""
     with suppress(OSError):
         return program.name == "namespaces" and Path(f"/proc/{program.pid}/exe").readlink().name == "pause"
     return False

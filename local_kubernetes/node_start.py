@@ -192,7 +192,7 @@ def _run(*command: str | Path, environment: dict[str, str] | None = None) -> Non
 
 def import_image(archive: Path, name: str | None = None) -> None:
     """Import an image into containerd."""
-    # NB: named as the archive names it, the index would lose its name to the image in it, and with it its content.
+    # Named as the archive names it, the index would lose its name to the image in it, and with it its content.
     naming = ("--index-name", name) if name and name not in _names_in(archive) else ()
     _run("ctr", "--address", STATE / "containerd.sock", "--namespace", "k8s.io", "images", "import", *naming, archive)
 

@@ -34,7 +34,7 @@ def push(archive: Path, name: str) -> None:
     """Copy an image into a registry, by skopeo or else by Docker, with the credentials that they keep.
 
     Raises:
-        LocalKubernetesError: There is no program to do it, or the registry refused.
+        LocalKubernetesError: There is no program to do it, or the registry rejected.
     """
     if not shutil.which("skopeo") and docker_answers():
         tell(f"pushing {name}, by Docker")

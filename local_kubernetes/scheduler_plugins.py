@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 #: The name by which its chart installs it; pods name it in their schedulerName.
 SCHEDULER = "scheduler-plugins-scheduler"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-#: NB: pods that it turned away for the sake of another of their gang are called by no pod that goes: without this they
-#: wait for five minutes after there is room.
+#: Pods that it turned away for the sake of another of their gang are called by no pod that goes: without this they wait
+#: for five minutes after there is room.
 _LOOK_AGAIN = "--pod-max-in-unschedulable-pods-duration=5s"
 _DEFINITION = "scheduling.x-k8s.io_podgroups.yaml"
 

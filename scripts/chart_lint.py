@@ -48,7 +48,7 @@ class Exempted:
     reason: str
 
     def covers(self, finding: Finding) -> bool:
-        """Tell whether it excepts a finding."""
+        """Return whether it excepts a finding."""
         return finding.check == self.check and re.fullmatch(self.resources, finding.resource) is not None
 
 
@@ -111,7 +111,7 @@ def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
         results, summary = report["results"], report["summary"]
     except (ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"checkov said: {said.stdout[-2000:]} {said.stderr[-2000:]}") from error
-    # NB: a file that it cannot read has no findings.
+    # A file that it cannot read has no findings.
     if summary["parsing_errors"] or not summary["passed"]:
         raise SystemExit(f"checkov could not read what the chart renders: {summary}")
     return [

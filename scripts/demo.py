@@ -26,7 +26,7 @@ _MANIFEST: Final = "examples/parameter-server.yaml"
 PLAY: Final = ("local", "run", "-f", _MANIFEST, "--map", "/opt/examples=examples")
 _NAME: Final = "digits"
 CLI: Final = (sys.executable, "-m", "tfcluster")
-#: What is worth a line of a training that goes on for ever: the first passes, and what the chief says of the cluster.
+#: What is worth a line of a training that continues forever: the first passes, and what the chief says of the cluster.
 _PASS: Final = re.compile(r"^chief-0 +\| (pass \d+: .*)$")
 _EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*worker/3.*)$")
 _NOTE: Final = re.compile(r"^\* (.*)$")
@@ -43,7 +43,7 @@ class Run:
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         _prompt(PLAY)
-        # NB: a session of its own: Ctrl-C reaches this program, which ends the run in order.
+        # A session of its own: Ctrl-C reaches this program, which ends the run in order.
         self._process = subprocess.Popen(
             [*CLI, *PLAY],
             cwd=ROOT,
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def environment_of(folder: str) -> dict[str, str]:
-    """Give the environment in which ``tfcluster`` is this checkout's, and keeps its state in a folder."""
+    """Return the environment in which ``tfcluster`` is this checkout's, and keeps its state in a folder."""
     paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
     return {
         **os.environ,
@@ -140,7 +140,7 @@ def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
             if done.returncode:
                 raise DemoError(f"tfcluster {' '.join(arguments)} ended with {done.returncode}")
 
-        # NB: by default these two end Python at once, and leave the cluster and its folder.
+        # By default these two end Python at once, and leave the cluster and its folder.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda got, _: sys.exit(128 + got))
         run = Run(environment)

@@ -81,8 +81,8 @@ def _apply() -> None:
     # The strictest of the Pod Security Standards: nothing of a TFCluster needs more.
     restricted = "pod-security.kubernetes.io/enforce=restricted"
     _kubectl("label", "namespace", _NAMESPACE, "--overwrite", restricted, namespace=False)
-    # NB: with OwnerReferencesPermissionEnforcement on, a server refuses owners of a kind that is new, for up to 10 s.
-    # The operator would say so and try again; here nobody shall wonder.
+    # With OwnerReferencesPermissionEnforcement on, a server rejects owners of a kind that is new, for up to 10 s. The
+    # operator would say so and try again; here nobody shall wonder.
     _await("the API server lets a TFCluster own objects", _may_be_owned)
     example = "examples/parameter-server.yaml"
     manifest = images.with_loaded_names((images.ROOT / example).read_text(encoding="utf-8"))

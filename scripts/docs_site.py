@@ -56,7 +56,7 @@ def page_of(path: str) -> str:
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
         return f"{SOURCE}/{path}/index.md"
-    # NB: a page from a README.md would be the index of its section.
+    # A page from a README.md would be the index of its section.
     path = re.sub(r"README\.md$", "readme.md", path)
     return f"{SOURCE}/{path}" if path.endswith(".md") else f"{SOURCE}/{path}.md"
 
@@ -73,7 +73,7 @@ def shown(path: str) -> str:
     file = ROOT / path
     if file.is_dir():
         names = sorted(one.relative_to(ROOT).as_posix() for one in file.iterdir() if one.name[0] not in "._")
-        # NB: Markdown is not followed from here: a fragment of the changelog has links that hold in CHANGELOG.md.
+        # Markdown is not followed from here: a fragment of the changelog has links that hold in CHANGELOG.md.
         links = (f"`{name}`" if name.endswith(".md") else f"[{name}]({relpath(name, path)})" for name in names)
         listed = "\n".join(f"* {link}" for link in links)
         return f"# {path}\n\n{listed}\n"
@@ -86,7 +86,7 @@ def shown(path: str) -> str:
 
 
 def _in_repository(target: str, place: str) -> str | None:
-    """Give the path of what a link leads to, if that is a file or folder of the repository."""
+    """Return the path of what a link leads to, if that is a file or folder of the repository."""
     if ":" in target or target.startswith("/"):
         return None
     path = normpath(join(dirname(place), target))
@@ -136,7 +136,7 @@ def on_page_content(html: str, **_: object) -> str:
 
 
 def _entries(nav: object) -> Iterator[str]:
-    """Give the pages of a navigation."""
+    """Return the pages of a navigation."""
     if isinstance(nav, str):
         yield nav
     elif isinstance(nav, dict):

@@ -75,7 +75,7 @@ OPERATOR: Final = Image(
 TRAINING: Final = Image(
     name="localhost/tfcluster-training",
     dockerfile=ROOT / "images" / "training.Dockerfile",
-    # NB: neither the resolver nor the operator: what is edited most does not cost three minutes.
+    # Neither the resolver nor the operator: what is edited most does not cost three minutes.
     inputs=("images/training.Dockerfile", "requirements/tensorflow.txt", "examples/*.py"),
     usually="three minutes",
     why="TensorFlow for the examples' pods",
@@ -96,7 +96,7 @@ def load(image: Image) -> str:
         _loaded(image).write_text(name)
         return name
     names = [example_name(image)] if image is TRAINING else [tagged, example_name(image)]
-    # The cluster may have been made anew since: its kubeconfig tells one from the other.
+    # The cluster may have been made again since: its kubeconfig tells one from the other.
     mark = f"{names[0]} {tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
     if not (_loaded(image).is_file() and _loaded(image).read_text() == mark):
         tell(f"loading {tagged} into the cluster")
@@ -117,7 +117,7 @@ def loaded_name(image: Image) -> str:
 
 
 def with_loaded_names(manifest: str) -> str:
-    """Give a manifest of the examples the names that our images have in this cluster."""
+    """Return a manifest of the examples the names that our images have in this cluster."""
     for image in (OPERATOR, TRAINING):
         manifest = manifest.replace(example_name(image), loaded_name(image))
     return manifest
@@ -163,7 +163,7 @@ def build_by_buildah(
     base = buildah.debian_base(architecture)
     how = ["--layers", "--isolation", "chroot", "--arch", architecture, "--build-arg", f"BASE_IMAGE={base}", *arguments]
     if not image.tells_times:
-        # NB: a layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
+        # A layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
         how += ["--timestamp", "0"]
     _run([*buildah.command(), "bud", "--quiet", *how, *secrets, "-t", tag, "-f", image.dockerfile, "."])
 

@@ -166,7 +166,7 @@ def _runs(points: Sequence[tuple[float, float]], step: float) -> list[list[tuple
 
 
 def _stack(lines: Sequence[Line]) -> list[dict[float, float]]:
-    """Give what lies under each line at each of its times."""
+    """Return what lies under each line at each of its times."""
     reached: dict[float, float] = {}
     bottoms = []
     for line in lines:
@@ -177,7 +177,7 @@ def _stack(lines: Sequence[Line]) -> list[dict[float, float]]:
 
 
 def _round_up(highest: float, unit: str) -> float:
-    """Give the end of an axis: 1, 2 or 5 times a power of ten."""
+    """Return the end of an axis: 1, 2 or 5 times a power of ten."""
     if unit == "bytes":
         return _round_up(highest / 2**20, "") * 2**20
     if highest <= 0:

@@ -226,7 +226,7 @@ def _words_of(command: click.Command, path: str) -> str:
 
 
 def _help(module: str, *command: str) -> str:
-    # NB: argparse wraps at the width of the terminal, and another Python puts the headings in colours.
+    # Argparse wraps at the width of the terminal, and another Python puts the headings in colours.
     plain = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'operator'}"}
     done = subprocess.run(
         [sys.executable, "-m", module, *command, "--help"], check=True, capture_output=True, text=True, env=plain

@@ -33,7 +33,7 @@ def steps(cluster: str) -> tuple[Step, ...]:
         before += [Step("dns", "CoreDNS and the pause container, compiled", after=("kubernetes",))]
     return (
         *before,
-        # NB: both build tools come as Debian packages, and only one can install packages at a time.
+        # Both build tools come as Debian packages, and only one can install packages at a time.
         Step("operator image", "the operator's image", after=("packages",) if ours else ()),
         Step("training image", "the image with TensorFlow", after=("operator image",)),
         Step("cluster", "a cluster", after=tuple(step.name for step in before)),

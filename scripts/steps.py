@@ -40,7 +40,7 @@ class Run:
 
     Args:
         steps: In an order in which one could do them alone: each after its predecessors.
-        command: Gives the command line of a step.
+        command: Return the command line of a step.
         logs: The folder of the steps' logs.
         console: Where the lines go; on a terminal a last line tells what is being done.
     """
@@ -55,7 +55,7 @@ class Run:
     _doing: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a step that would wait for itself, for ever, or for nobody."""
+        """Refuse a step that would wait for itself, forever, or for nobody."""
         known: set[str] = set()
         for step in self.steps:
             if missing := set(step.after) - known:

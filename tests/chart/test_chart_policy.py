@@ -28,7 +28,7 @@ SCALES = {("tfcluster.dev", "tfclusters/scale"): ["get", "patch", "update"]}
 MOST_JOBS = 16
 
 
-#: Gives the access of a user, and before that further rights, as those of `grant`.
+#: Return the access of a user, and before that further rights, as those of `grant`.
 People = Callable[..., Objects]
 
 
@@ -79,14 +79,14 @@ def refusal(request: Callable[[], object]) -> str:
 
 
 def refused(user: Objects, body: Object | None = None, *, namespace: str = HOME) -> str:
-    """Have a user create a TFCluster, but for the storing of it, and give the policy's refusal."""
+    """Have a user create a TFCluster, but for the storing of it, and give the policy's rejection."""
     return refusal(
         lambda: user.request("POST", f"{TFCLUSTERS.path(namespace)}?dryRun=All", manifest() if body is None else body)
     )
 
 
 def refused_change(user: Objects, name: str, change: Object) -> str:
-    """Have a user change a TFCluster, and give the policy's refusal."""
+    """Have a user change a TFCluster, and give the policy's rejection."""
     return refusal(lambda: user.patch(TFCLUSTERS, HOME, name, change))
 
 
@@ -124,7 +124,7 @@ def test_policy_has_no_type_errors(server: Objects):
 def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 - by name
     server: Objects, people: People, group, resource, asked, more, harmless
 ):
-    """Who asks for a budget or an open policy needs the right to make it; who has not changed it is not asked."""
+    """Who asks for a budget or an open policy needs the permission to make it; who has not changed it is not asked."""
     user = people(resource, CLUSTERS | CREATES_PODS)
     body = merge(manifest(name="held"), {"spec": asked})
     assert f'"{resource}" cannot create {resource} in namespace' in refused(user, body)

@@ -55,8 +55,8 @@ DEFAULT = {
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": SELECTOR,
     },
-    # Less than the Pod Security Standard "restricted" allows.
-    # NB: no user: the image's is 65532, and OpenShift chooses one for each namespace.
+    # Less than the Pod Security Standard "restricted" allows. No user: the image's is 65532, and OpenShift chooses one
+    # for each namespace.
     f"{POD}.securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     f"{CONTAINER}.securityContext": {
         "allowPrivilegeEscalation": False,
@@ -204,7 +204,7 @@ def test_server_accepts_every_value(helm: Helm, server: Objects, install, on_ser
 
 
 def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[Object]:
-    """Give what belongs to a release; the definition belongs to the first one that a test has installed."""
+    """Return what belongs to a release; the definition belongs to the first one that a test has installed."""
     found = read_yaml(on_server("get", "manifest", release, namespace=namespace))
     return [one for one in found if one["kind"] != "CustomResourceDefinition"]
 

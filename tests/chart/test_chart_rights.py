@@ -31,7 +31,7 @@ TWO: Object = {"watchNamespaces": ["one", "two"]}
 
 
 def for_clusters(objects: list[Object], kind: str) -> list[Object]:
-    """Give the Roles or RoleBindings but those for the election."""
+    """Return the Roles or RoleBindings but those for the election."""
     return [found for found in of_kind(objects, kind) if not found["metadata"]["name"].endswith("-election")]
 
 
@@ -48,7 +48,7 @@ def rights(role: Object) -> dict[tuple[str, str], list[str]]:
 
 
 def aggregated(objects: list[Object]) -> dict[tuple[str, ...], dict[tuple[str, str], list[str]]]:
-    """Give the rights of each ClusterRole by the users' roles that gain them."""
+    """Return the permission of each ClusterRole by the users' roles that gain them."""
     found = {}
     for role in of_kind(objects, "ClusterRole"):
         labels = role["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""The chart's values: each has an effect, each is described, and what is wrong is refused before anything is sent."""
+"""The chart's values: each has an effect, each is described, and what is wrong is rejected before anything is sent."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ OF_THE_OPERATOR = {
 #: Objects that are one value each: Kubernetes' own fields, with defaults.
 WHOLE = chart_values.WHOLE
 
-#: Values that must be refused, by the place that the message names.
+#: Values that must be rejected, by the place that the message names.
 REFUSED: dict[str, list[Any]] = {
     "/replicas": [0, 6, "2"],
     "/image/digest": ["sha256:1", f"md5:{64 * 'a'}"],
@@ -217,7 +217,7 @@ def schema() -> Object:
 
 
 def prepared(path: str) -> Object:
-    """Give the values without which a value has no effect: its part must be there."""
+    """Return the values without which a value has no effect: its part must be there."""
     part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
     if part and not path.endswith(".enabled"):
         return nest(f"{part[0]}.enabled", True)
@@ -385,7 +385,7 @@ def test_schema_is_strict(schema):
 
 
 def in_turns() -> list[dict[str, Any]]:
-    """Share out what must be refused: of each part of the values one in a turn, as one error could hide another."""
+    """Share out what must be rejected: of each part of the values one in a turn, as one error could hide another."""
     turns: dict[int, dict[str, Any]] = defaultdict(dict)
     before: Counter[tuple[str, ...]] = Counter()
     for place, wrong in REFUSED.items():

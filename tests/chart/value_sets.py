@@ -60,7 +60,7 @@ EVERYTHING: Final[Object] = {
     "fullnameOverride": "trainer",
     "commonLabels": {"cost-center": "42"},
 }
-#: For somebody who has the rights of a namespace and none beyond.
+#: For somebody who has the permission of a namespace and none beyond.
 MINIMAL: Final[Object] = {
     "clusterWide": False,
     "replicas": 1,

@@ -55,7 +55,7 @@ def kubectl(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def api(kubeconfig: Path) -> client.ApiClient:
-    """The official client, with the rights of the kubeconfig."""
+    """The official client, with the permission of the kubeconfig."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     return client.ApiClient(configuration)
@@ -168,7 +168,7 @@ def apply_example(
     operator_image: str,
     training_image: str,
 ) -> Callable[[str], LiveWorld]:
-    """Applies an example by kubectl, once, with the images of this cluster, where `restricted` is enforced."""
+    """Applies an example with kubectl, once, with the images of this cluster, where `restricted` is enforced."""
     applied = set()
 
     def apply(name: str) -> LiveWorld:

@@ -67,7 +67,7 @@ class LiveWorld(World):
 
     def run(self, pod: str, *command: str) -> str:
         """Run a program in a pod's container and return what it printed; it must end with status 0."""
-        # NB: stream() swaps the transport of its client while it runs, and pods are asked from several threads.
+        # stream() swaps the transport of its client while it runs, and pods are asked from several threads.
         answer = stream.stream(
             client.CoreV1Api(client.ApiClient(self._access)).connect_get_namespaced_pod_exec,
             pod,

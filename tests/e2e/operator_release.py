@@ -63,7 +63,7 @@ class OperatorRelease:
         )
 
     def leader(self) -> str:
-        """Give the identity that holds the release's Lease: the pod's name, and which process it is."""
+        """Return the identity that holds the release's Lease: the pod's name, and which process it is."""
         lease = self._objects.get(LEASES, self.namespace, self.deployment()["metadata"]["name"]) or {}
         return lease.get("spec", {}).get("holderIdentity") or ""
 

@@ -99,7 +99,7 @@ def stock_template(image: str, **container: Any) -> Object:
 
 
 def with_folder(template: Object, *, node: str) -> Object:
-    """Give a pod template's container the folder /kept of a node, which outlives the pod and which all share."""
+    """Return a pod template's container the folder /kept of a node, which outlives the pod and which all share."""
     spec = template["spec"]
     spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     spec["volumes"] = [{"name": "kept", "hostPath": {"path": "/tmp", "type": "Directory"}}]  # noqa: S108 - the node's

@@ -1,4 +1,4 @@
-"""Two operators on a node, one leads: whatever ends the leader in the middle of a rollout, its successor goes on.
+"""Two operators on a node, one leads: whatever ends the leader in the middle of a rollout, its successor continues.
 
 No action is lost, none is done twice, and how long nobody led is printed.
 """
@@ -40,9 +40,8 @@ def change_leaders(
 ) -> tuple[float, list[tuple[str, str]]]:
     """Edit the template, end the leader when the first pod goes, and wait until all is rolled out.
 
-    Returns:
-        For how long, in seconds, no living operator held the Lease, and every pod that was deleted meanwhile, by name
-        and UID.
+    Returns: For how long, in seconds, no living operator held the Lease, and every pod that was deleted in the
+        meantime, by name and UID.
     """
     first, since, old = release.leader(), world.pods_version(), world.uids()
     template = pod_template(world.image, LISTEN, env=[{"name": "EDITED", "value": "yes"}])
@@ -76,7 +75,7 @@ def test_rollout_outlives_a_crash_of_the_leader(
         uid = operator_release.pods()[pod]["metadata"]["uid"]
         killed = 0
         for process in Path("/proc").glob("[0-9]*"):
-            with suppress(FileNotFoundError, ProcessLookupError):  # others end meanwhile
+            with suppress(FileNotFoundError, ProcessLookupError):  # others end in the meantime
                 if uid in (process / "cgroup").read_text().replace("_", "-"):
                     os.kill(int(process.name), signal.SIGKILL)
                     killed += 1

@@ -74,12 +74,12 @@ class Command:
             thread.start()
 
     def stop(self) -> int:
-        """Press Ctrl-C; give the exit code."""
+        """Press Ctrl-C; return the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.end()
 
     def end(self) -> int:
-        """Wait until it ends; give the exit code."""
+        """Wait until it ends; return the exit code."""
         code = self.process.wait(60)
         for thread in self._threads:
             thread.join(30)
@@ -109,7 +109,7 @@ def ask(session: Command, path: str = "/") -> bytes:
 
 
 def answer_of(session: Command) -> str:
-    """Ask the program behind a session; nothing where its pod ends meanwhile."""
+    """Ask the program behind a session; nothing where its pod ends in the meantime."""
     try:
         return ask(session).decode()
     except (OSError, http.client.HTTPException):
@@ -117,7 +117,7 @@ def answer_of(session: Command) -> str:
 
 
 def counts(lines: list[str], task: str) -> dict[str, list[str]]:
-    """Give what each program of a task said, in the order in which it was printed."""
+    """Return what each program of a task said, in the order in which it was printed."""
     found: dict[str, list[str]] = {}
     for line in lines:
         if match := re.fullmatch(rf"{task} \| (\S+) (.*)\n", line):
@@ -142,7 +142,7 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     first = ask(session).decode()
     await_line(logs, "worker-0", f"{first} 3")
 
-    # A pod that is deleted: both go on in the next.
+    # A pod that is deleted: both continue in the next.
     uid = world.uids()["c-worker-0"]
     world.delete(PODS, "c-worker-0")
     eventually(lambda: [one for one in session.err if "was deleted" in one], what="the session says that the pod goes")

@@ -49,7 +49,7 @@ def test_orphaned_pods_run_on(running, kubectl):
 
 
 def test_namesake_follows_at_once(running):
-    """A cluster that is made anew under its name, while the old one's pods end, gets pods of its own."""
+    """A cluster that is made again under its name, while the old one's pods end, gets pods of its own."""
     old = running.uids()
 
     running.remove("c")

@@ -1,7 +1,7 @@
 """The life of a release beside running clusters: helm installs, upgrades and uninstalls, and no task notices.
 
 The release watches its own namespace alone, and the namespace enforces the restricted Pod Security Standard.  The
-operator that watches all namespaces is away meanwhile: else nobody could tell whose work the pods are.
+operator that watches all namespaces is away in the meantime: else nobody could tell whose work the pods are.
 """
 
 from __future__ import annotations

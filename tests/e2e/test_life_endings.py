@@ -64,7 +64,7 @@ def test_chief_that_ends_well_ends_the_cluster(world, kubectl):
 
 def assert_dashboard(world: LiveWorld, kubectl: Any) -> None:
     """``kubectl get tfc`` shows how far the cluster is, in columns."""
-    # NB: the status counts the pods a moment after they are gone.
+    # The status counts the pods a moment after they are gone.
     shown = eventually(
         lambda: [line.split() for line in kubectl("-n", world.namespace, "get", "tfc").stdout.splitlines()],
         lambda rows: rows[1][2] == "0",
@@ -84,7 +84,7 @@ def assert_one_event_of(world: LiveWorld, reason: str) -> None:
 
 
 def test_log_of_a_failed_pod_outlives_the_restart(world):
-    """The task goes on in another pod: its name is found in DNS there and nowhere else, and the old log is read."""
+    """The task continues in another pod: its name is found in DNS there and nowhere else, and the old log is read."""
     template = pod_template(world.image, END_ON_DEMAND)
     world.launch("c", {"worker": {"replicas": 2, "template": template}}, failedPodsHistoryLimit=1)
     world.await_ready("c")

@@ -1,4 +1,4 @@
-"""A real training that is suspended and resumed goes on from its checkpoint."""
+"""A real training that is suspended and resumed continues from its checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHIEF = "digits-chief-0"
 
 
 def with_checkpoints(manifest: Object, *, folder: str, node: str) -> Object:
-    """Give the example's chief a folder that outlives its pod, on one node; one worker is enough."""
+    """Return the example's chief a folder that outlives its pod, on one node; one worker is enough."""
     jobs = manifest["spec"]["jobs"]
     jobs["worker"]["replicas"] = 1
     chief = with_folder(jobs["chief"]["template"], node=node)
@@ -38,7 +38,7 @@ def training(world: LiveWorld, kubectl: Any, training_image: str) -> Iterator[Li
     world.apply(with_checkpoints(yaml.safe_load(text), folder=folder, node=node))
     await_passes(world, 3)
     yield world
-    # NB: a training that goes on writes into the folder that is being removed.
+    # A training that continues writes into the folder that is being removed.
     suspend(world, kubectl, wanted=True)
     eventually(world.pods, lambda pods: not pods, what="nothing trains")
     world.launch_broom(node=node)
@@ -67,7 +67,7 @@ def suspend(world: LiveWorld, kubectl: Any, *, wanted: bool) -> None:
 
 
 def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
-    """Suspending takes every pod of a training away; resumed, the chief goes on where its checkpoint ends."""
+    """Suspending takes every pod of a training away; resumed, the chief continues where its checkpoint ends."""
     made = max(passes(training.logs(CHIEF)))
     started = training.status("digits")["startTime"]
     service = training.services()["digits"]["metadata"]["uid"]
@@ -82,7 +82,7 @@ def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
     suspend(training, kubectl, wanted=False)
     log = await_passes(training, made + 1)
 
-    # NB: a pass is told before it is saved, so that the last one may be made again.
+    # A pass is told before it is saved, so that the last one may be made again.
     assert min(passes(log)) >= made > 1
     assert training.status("digits")["startTime"] > started
     assert training.services()["digits"]["metadata"]["uid"] == service

@@ -123,7 +123,7 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
 
 
 def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
-    """One of two equal workers dies: both start again, go on where the checkpoint ends, and the cluster succeeds."""
+    """One of two equal workers dies: both start again, continue where the checkpoint ends, and the cluster succeeds."""
     uids = mirrored.uids()
     made = max(passes(mirrored.logs("c-worker-0")))
 

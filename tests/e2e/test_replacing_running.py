@@ -47,7 +47,7 @@ def attempt(pod: Object) -> str:
 
 
 def test_deleted_pod_comes_back_at_its_address(running):
-    """A worker whose pod is deleted is made anew, and is reached where it was; the chief alone is told."""
+    """A worker whose pod is deleted is made again, and is reached where it was; the chief alone is told."""
     uids, declared = running.uids(), running.declared("c-worker-0")
     view = await_known_pods(running)
 
@@ -121,9 +121,9 @@ def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
 
 
 def test_evicted_pods_are_replaced_and_count_no_failure(world):
-    """A pod that the kubelet evicts is made anew, and that is no failure.
+    """A pod that the kubelet evicts is made again, and that is no failure.
 
-    NB: the kubelet reports an evicted pod whose program ends with 0 at SIGTERM as Succeeded and no more, so that only
+    The kubelet reports an evicted pod whose program ends with 0 at SIGTERM as Succeeded and no more, so that only
     restartPolicy Always brings it back; one that ends otherwise it reports as Failed and Evicted.
     """
     limits = {"limits": {"ephemeral-storage": "1Mi"}}

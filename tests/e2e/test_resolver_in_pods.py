@@ -114,7 +114,7 @@ def mnist(world: LiveWorld) -> LiveWorld:
 
 
 def of_the_guide(test: str, language: str) -> list[str]:
-    """Give the guide's snippets in a language that a test of this module proves."""
+    """Return the guide's snippets in a language that a test of this module proves."""
     return [one.text for one in snippets(GUIDE) if (one.proof(), one.language) == (test, language)]
 
 

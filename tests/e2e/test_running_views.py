@@ -26,7 +26,7 @@ TASKS = task_names("c", chief=1, ps=1, worker=2)
 
 @pytest.fixture(scope="module")
 def running(shared_world: LiveWorld, kubectl) -> LiveWorld:
-    """A cluster with all kinds of views, applied by kubectl and ready."""
+    """A cluster with all kinds of views, applied with kubectl and ready."""
     template = pod_template(shared_world.image)
     manifest = {
         "apiVersion": "tfcluster.dev/v1alpha1",
@@ -66,7 +66,7 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         kubectl("-n", running.namespace, "get", "tfc", "c", *wide).stdout.splitlines() for wide in ((), ("-o", "wide"))
     ]
     short, header = (table[0].split() for table in tables)
-    # NB: a cluster without a queue, which does not wait, shows empty columns.
+    # A cluster without a queue, which does not wait, shows empty columns.
     shown = [name for name in header if name not in {"QUEUE", "WAITING"}]
     row = dict(zip(shown, tables[1][1].split(), strict=True))
 
@@ -103,7 +103,7 @@ print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n
 
 
 def test_pod_has_no_credentials_of_the_api_server(running):
-    """A task needs no rights, so no token is mounted, and no Service of the namespace shows in its environment."""
+    """A task needs no permissions, so no token is mounted, and no Service of the namespace shows in its environment."""
     program = """
 import json, os, pathlib
 print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SERVICE_HOST" in os.environ]))

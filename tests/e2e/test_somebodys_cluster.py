@@ -1,6 +1,7 @@
 """A cluster that one has already: installed from a registry that is given, and by the quickstart as its reader does it.
 
-The cluster is the one of ``make cluster``, taken for somebody's: its own release is away meanwhile, and comes back.
+The cluster is the one of ``make cluster``, taken for somebody's: its own release is away in the meantime, and comes
+back.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def publish(somebody: Somebody, inside: str, outside: str) -> str:
 
 
 def commands(guide: list[Snippet]) -> Iterator[tuple[str, list[str]]]:
-    """Give the guide's commands that a test runs, each with what it prints."""
+    """Return the guide's commands that a test runs, each with what it prints."""
     for snippet in guide:
         if snippet.place == "run":
             yield from snippet.commands()

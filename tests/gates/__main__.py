@@ -36,7 +36,7 @@ def main(environment: Mapping[str, str]) -> int:
     """
     began = time.perf_counter()
     names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
-    # NB: a process each: what one workload leaves in caches is no part of what another costs.
+    # A process each: what one workload leaves in caches is no part of what another costs.
     with multiprocessing.get_context("spawn").Pool(_PROCESSES, maxtasksperchild=1) as pool:
         outcomes = dict(zip(names, pool.map(run, names, chunksize=1), strict=True))
     known: dict[str, Phases] = json.loads(_REFERENCE.read_text()) if _REFERENCE.exists() else {}

@@ -15,7 +15,7 @@ Phases = dict[str, Counts]
 
 
 def run(name: str) -> Phases | str:
-    """Play one workload; give what its phases cost, or the error."""
+    """Play one workload; return what its phases cost, or the error."""
     logging.disable(logging.CRITICAL)
     random.seed(7)
     calibration = calibrate()

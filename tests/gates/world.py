@@ -103,7 +103,7 @@ class World:
         self._garbage = asyncio.create_task(self.kube.collect_garbage())
 
     def now(self) -> float:
-        """Give the seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return _EPOCH + asyncio.get_running_loop().time()
 
     async def end(self) -> None:
@@ -165,7 +165,7 @@ class World:
     def _counted(self, name: str) -> Iterator[None]:
         self._counting.counts.clear()
         passes, profile = self._passes(), cProfile.Profile()
-        # NB: a full collection takes more CPU than a short phase, and falls into one phase or another by chance.
+        # A full collection takes more CPU than a short phase, and falls into one phase or another by chance.
         gc.collect()
         gc.disable()
         began = time.process_time()

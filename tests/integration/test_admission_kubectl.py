@@ -33,7 +33,7 @@ def told(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """Give what kubectl complained of, after it failed."""
+    """Return what kubectl complained of, after it failed."""
     assert result.returncode != 0, result.stdout
     return result.stderr
 
@@ -57,7 +57,7 @@ def test_definition_is_structural_and_has_no_other_complaint(objects: Objects) -
 
 
 def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> None:
-    """Fetching Kubernetes' schemas anew changes neither them nor the definition."""
+    """Fetching Kubernetes' schemas again changes neither them nor the definition."""
     folder = DEFINITION.parent
     copy = shutil.copytree(folder, tmp_path / "crds")
     told(
@@ -164,7 +164,7 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
 
 def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
     """Writing the status raises no generation and changes no spec; ``-o wide`` adds four columns."""
-    # NB: another controller's, so that no operator writes the status between.
+    # Another controller's, so that no operator writes the status between.
     body = tfcluster("mnist").job("worker", replicas=4).spec(managedBy="example.test/other").build()
     created = objects.create(TFCLUSTERS, namespace, body)
     since = (datetime.now(UTC) - timedelta(days=3)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """Admission on a real API server: the fields of a cluster's life, and which of their combinations make no sense.
 
-Each rule is met twice: by a manifest that breaks it, whose refusal must name the path and the remedy, and by the
+Each rule is met twice: by a manifest that breaks it, whose rejection must name the path and the remedy, and by the
 nearest one that does not.
 """
 
@@ -201,7 +201,7 @@ MIN_AVAILABLE = [
     *((value, NUMBER_OR_SHARE) for value in (0, -1, 10_001, "0%", "101%", "25", "")),
     (2.5, "must be of type integer,string"),
 ]
-#: A field of the spec, a field of that one, a value that it cannot have, and what the refusal says.
+#: A field of the spec, a field of that one, a value that it cannot have, and what the rejection says.
 WITHIN = [
     ("updateStrategy", "type", "Rolling", 'supported values: "OnDelete", "Recreate", "RollingUpdate"'),
     ("updateStrategy", "maxUnavailable", 1, "unknown field"),
@@ -373,7 +373,7 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
     ],
 )
 def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str | None, after: str | None) -> None:
-    """spec.managedBy stays as it was when the cluster was created, and the refusal says what to do instead."""
+    """spec.managedBy stays as it was when the cluster was created, and the rejection says what to do instead."""
     builder = worker() if before is None else worker().spec(managedBy=before)
     objects.create(TFCLUSTERS, namespace, builder.build())
     with pytest.raises(ApiException) as caught:

@@ -1,6 +1,6 @@
 """Admission on a real API server: what a TFCluster may not be, and what its author is told.
 
-Each row of a table is one manifest that differs from a good one in one thing.  The refusal must name the path of that
+Each row of a table is one manifest that differs from a good one in one thing.  The rejection must name the path of that
 thing and say what to do about it.
 """
 
@@ -246,7 +246,7 @@ TEMPLATES = [
     ),
 ]
 
-#: TensorFlow refuses these when the program starts, or reads a number that nobody wrote.
+#: TensorFlow rejects these when the program starts, or reads a number that nobody wrote.
 UNREADABLE = (
     *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "/job:ps/task:", "/job:ps/task:-1"),
     *("CPU:0", "/CPU", "/tpu:0", " /job:ps", "/job:ps ", "/job:ps\n", "/job:ps,/job:worker", "/job:пс"),

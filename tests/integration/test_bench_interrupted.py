@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def mentioned_by(folder: Path) -> list[str]:
-    """Give the command lines of the processes that have a folder in their arguments or their environment."""
+    """Return the command lines of the processes that have a folder in their arguments or their environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -150,7 +150,7 @@ def test_who_may_not_is_told_so(cli, control_plane):
 
 
 def test_waiting_outlives_what_befalls_a_watch(control_plane, client, world, tmp_path):
-    """A watch that is refused, too old or broken is made again; the change meanwhile is not missed."""
+    """A watch that is rejected, too old or broken is made again; the change in the meantime is not missed."""
     client.apply(DIGITS.with_changes(suspend=True))
     proxy = FaultProxy(control_plane.kubeconfig, tmp_path)
     try:

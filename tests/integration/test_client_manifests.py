@@ -80,7 +80,7 @@ def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objec
     assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7, replicas=2)) == {
         "spec.jobs.worker.replicas": (4, 2)
     }
-    # NB: not the resourceVersion, which the status that the operator writes counts up, too.
+    # Not the resourceVersion, which the status that the operator writes counts up, too.
     assert api.get(CLUSTERS, "digits")["metadata"]["generation"] == before["metadata"]["generation"]
 
 

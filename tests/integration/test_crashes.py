@@ -90,7 +90,7 @@ class Reference:
 
 def carried_out(world: World, step: Step) -> bool:
     cluster = world.cluster("c")
-    # NB: a status that still speaks of a rollout would make a reference that no other run ends in.
+    # A status that still speaks of a rollout would make a reference that no other run ends in.
     told = [c for c in cluster.get("status", {}).get("conditions", []) if c["type"] in REPORTS]
     pods = list(world.pods().values())
     return (

@@ -18,7 +18,7 @@ def keeping(least: int | str, replicas: int = 2, **fields: object) -> dict[str, 
 
 
 def evict(world: World, pod: str) -> str:
-    """Ask for an eviction, as ``kubectl drain`` does; give the server's refusal, "" where it takes place."""
+    """Ask for an eviction, as ``kubectl drain`` does; return the server's rejection, "" where it takes place."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": world.namespace}}
     try:
         world.objects.request("POST", PODS.path(world.namespace, pod, "eviction"), body)
@@ -43,7 +43,7 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
     await_healthy(world, "c-worker", 2)
     assert "needs 2 healthy pods and has 2 currently" in evict(world, "c-ps-1")
     assert not evict(world, "c-worker-0")
-    # NB: the controller counts the eviction a moment later; until then the API server allows none, in other words.
+    # The controller counts the eviction a moment later; until then the API server allows none, in other words.
     eventually(
         lambda: evict(world, "c-worker-1"),
         lambda said: "needs 1 healthy pods and has 1 currently" in said,
@@ -96,5 +96,5 @@ def test_suspension_and_end_are_held_up_by_no_budget(world, kubelet):
 
 
 def least(world: World) -> dict[str, int]:
-    """Give how many pods each budget of the namespace keeps."""
+    """Return how many pods each budget of the namespace keeps."""
     return {name: body["spec"]["minAvailable"] for name, body in world.disruption_budgets().items()}

@@ -54,7 +54,7 @@ class Node(threading.Thread):
                 self._kubelet.stop(name)
             elif phase == "Pending":
                 self._kubelet.run(name)
-        except (ApiException, AssertionError):  # it went meanwhile
+        except (ApiException, AssertionError):  # it went in the meantime
             return
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, a
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_watch_gap_with_rebirth_is_noticed(launched, fault_proxy):
-    """A TFCluster deleted and declared anew while its watch was down gets objects of its own."""
+    """A TFCluster deleted and declared again while its watch was down gets objects of its own."""
     with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)):
         end_watches(fault_proxy, "tfclusters", "expired")
         launched.remove("c")
@@ -92,7 +92,7 @@ def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
 
 @pytest.mark.usefixtures("lied_to")
 def test_watch_that_is_dropped_writes_nothing(world, fault_proxy, audit):
-    # NB: pods that no scheduler looks at: what it says of one is told, and it may say another thing at any time.
+    # Pods that no scheduler looks at: what it says of one is told, and it may say another thing at any time.
     world.launch("c", {"worker": {"replicas": 3, "template": pod_template(spec={"schedulerName": "nobody"})}})
     world.await_settled("c")
     await_another_pass(world, "c")

@@ -129,7 +129,7 @@ def test_watch_follows_the_api_server(world, ask):
 
 
 def test_resolver_is_pickled_without_its_connection(world, ask, monkeypatch):
-    """A pickled resolver connects anew and answers the same; a pickled snapshot needs no connection."""
+    """A pickled resolver connects again and answers the same; a pickled snapshot needs no connection."""
     publish(world, {"worker": {"replicas": 2}})
     resolver = ask(task_type="worker", task_id=1)
     other = pickle.loads(pickle.dumps(resolver))  # noqa: S301 - our own bytes
@@ -201,7 +201,7 @@ def test_what_is_missing_is_named(world, ask, kubeconfig_with, monkeypatch):
     with pytest.raises(KubernetesRightsError, match="the verb list on configmaps") as refused:
         ask(kubeconfig=kubeconfig_with("nobody"))
     assert isinstance(refused.value, (PermissionError, ViewError))
-    # Listing ConfigMaps is all that it takes; without the right to get TFClusters a missing one is told by halves.
+    # Listing ConfigMaps is all that it takes; without the permission to get TFClusters a missing one is told by halves.
     kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
     assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
     with pytest.raises(NoSuchClusterError, match="the TFCluster does not exist, or the operator has not published"):

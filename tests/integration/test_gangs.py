@@ -93,7 +93,7 @@ def placed(world: World, cluster: str) -> set[str]:
 
 
 def groups(world: World) -> dict[str, int]:
-    """Give how many pods each PodGroup waits for."""
+    """Return how many pods each PodGroup waits for."""
     found = {
         one["metadata"]["name"]: one["spec"]["schedulingPolicy"]
         for one in world.objects.list(POD_GROUPS, world.namespace)
@@ -145,7 +145,7 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
 
 
 def test_without_gangs_two_clusters_hold_up_each_other(gangs):
-    """What gangs are for: each has two of its three tasks, and waits for ever for what the other holds."""
+    """What gangs are for: each has two of its three tasks, and waits forever for what the other holds."""
     for name in ("first", "second"):
         gangs.launch(name, {"worker": asking(2)})
         await_ready(gangs, name)
@@ -280,7 +280,7 @@ def test_gang_that_is_given_up_takes_what_there_is(gangs):
 
 
 def test_gang_that_finds_no_room_in_time_fails(gangs):
-    """It is over for ever, it says what was missing, and it leaves nothing that waits."""
+    """It is over forever, it says what was missing, and it leaves nothing that waits."""
     gangs.launch("c", {"worker": asking(5)}, scheduling={"gang": {"timeoutSeconds": 3}})
 
     told = gangs.await_condition("c", "Failed", status="True", reason="GangTimeout")["message"]

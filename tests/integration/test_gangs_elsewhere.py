@@ -198,7 +198,7 @@ def gangs(defined: None, home: World) -> World:
 
 
 def groups(world: World, form: Form) -> dict[str, Any]:
-    """Give how many pods each PodGroup waits for."""
+    """Return how many pods each PodGroup waits for."""
     return {
         one["metadata"]["name"]: one["spec"]["minMember"] for one in world.objects.list(form.groups, world.namespace)
     }

@@ -66,7 +66,7 @@ def _misjudged(answer: _Answer) -> Iterator[str]:
 
 
 def test_every_refusal_names_the_field(answers):
-    """What is well formed is taken; what has a fault is refused with 4xx and words that name the fault's field."""
+    """What is well formed is taken; what has a fault is rejected with 4xx and words that name the fault's field."""
     wrong = [one for answer in answers for one in _misjudged(answer)]
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])
 
@@ -99,7 +99,7 @@ def test_engine_survives_every_cluster(answers, findings, request):
 
 
 def test_every_pod_of_an_accepted_cluster_is_valid(admin, findings):
-    """The API server takes the pods that the engine makes of what it took: admission leaves no pod to be refused."""
+    """The API server takes the pods that the engine makes of what it took: admission leaves no pod to be rejected."""
 
     def ask(pod: Object) -> str:
         status, body = _post(admin, PODS.path("default") + "?dryRun=All&fieldValidation=Strict", pod)

@@ -22,7 +22,7 @@ Check = Callable[..., int]
 
 @pytest.fixture
 def check(world: World, control_plane, tmp_path: Path) -> Check:
-    """Runs the check with the credentials of a ServiceAccount that has the rights of the chart's test."""
+    """Runs the check with the credentials of a ServiceAccount that has the permission of the chart's test."""
     world.objects.create(SERVICE_ACCOUNTS, world.namespace, {"metadata": {"name": "tester"}})
     token = world.objects.request("POST", SERVICE_ACCOUNTS.path(world.namespace, "tester", "token"), {"spec": {}})
     (tmp_path / "token").write_text(token["status"]["token"], encoding="ascii")

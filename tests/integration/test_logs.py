@@ -32,7 +32,7 @@ def logged(
 
 
 def lines_of(process: OperatorProcess, cluster: str = "") -> list[dict[str, Any]]:
-    """Give what was logged, or what was logged of one cluster."""
+    """Return what was logged, or what was logged of one cluster."""
     lines = [json.loads(line) for line in process.log.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if cluster in {"", line.get("cluster")}]
 

@@ -81,7 +81,7 @@ def kubelet(counted_world: World) -> Iterator[StandInKubelet]:
 
 
 def conditions_of(now: Scrape, condition: str) -> dict[str, float]:
-    """Give how many TFClusters have each status of a condition."""
+    """Return how many TFClusters have each status of a condition."""
     return {s: now.value("tfcluster_clusters", condition=condition, status=s) for s in ("True", "False", "Unknown")}
 
 
@@ -150,7 +150,7 @@ def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, obse
         ("OOMKilled", "worker"): 1,
         ("KilledBySignal", "ps"): 1,
     }
-    # NB: a scope's pods go together, the one that failed among them.
+    # A scope's pods go together, the one that failed among them.
     assert now.since(before, "tfcluster_pod_replacements_total") == {
         ("PodFailed",): 2,
         ("RestartedTogether",): 2,
@@ -175,7 +175,7 @@ def test_failure_that_is_final_is_counted(world, kubelet, observed):
     launch_running(world, kubelet, "final", {"chief": {"restartPolicy": "Never"}})
     kubelet.fail("final-chief-0", exit_code=9)
     world.await_ended("final", "Failed", "TaskFailed")
-    # NB: the status is there a moment before the operator has the answer to its write.
+    # The status is there a moment before the operator has the answer to its write.
     now = observed.until(lambda now: now.since(before, "tfcluster_clusters_finished_total"), "the end is counted")
     assert now.since(before, "tfcluster_clusters_finished_total") == {("TaskFailed",): 1}
     observed.until(

@@ -72,7 +72,7 @@ def scraped(
 
 @pytest.fixture(scope="module")
 def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
-    """The same after clusters have run, grown, failed, waited, been refused, been suspended and succeeded."""
+    """The same after clusters have run, grown, failed, waited, been rejected, been suspended and succeeded."""
     world, kubelet = own_world, StandInKubelet(own_world.objects, own_world.namespace)
     launch_running(world, kubelet, "grown", {"worker": {"replicas": 2}, "ps": {"replicas": 1}})
     world.await_condition("grown", "Ready", status="True")
@@ -96,7 +96,7 @@ def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
 
 
 def values(answer: list[Object]) -> dict[str, float]:
-    """Give the numbers of an answer by the value of their only label."""
+    """Return the numbers of an answer by the value of their only label."""
     return {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in answer}
 
 

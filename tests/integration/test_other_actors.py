@@ -85,7 +85,7 @@ def dry_run(world: World) -> Object:
 
 
 def containers(pod: Object) -> dict[str, str]:
-    """Give the image of each container by name, in their order."""
+    """Return the image of each container by name, in their order."""
     return {one["name"]: one["image"] for one in pod["spec"]["containers"]}
 
 
@@ -132,7 +132,7 @@ def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
 
 
 def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
-    """In a full quota ps 1 and worker 4 become ps 4 and worker 1: the workers go though the new ps are refused."""
+    """In a full quota ps 1 and worker 4 become ps 4 and worker 1: the workers go though the new ps are rejected."""
     world.objects.create(
         RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "five"}, "spec": {"hard": {"pods": "5"}}}
     )
@@ -186,7 +186,7 @@ def refusal_of_a_dry_run(world: World, resource: str) -> str:
 
 
 def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
-    """While pods are refused by a webhook that is down, the status says so at the new generation, in its words."""
+    """While pods are rejected by a webhook that is down, the status says so at the new generation, in its words."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     with dead_webhook(world, "pods"):
@@ -261,7 +261,7 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
 
 
 def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
-    """The API server judges the new pod before an old one goes: what it refuses is told, and the pods run on."""
+    """The API server judges the new pod before an old one goes: what it rejects is told, and the pods run on."""
     jobs = {"worker": {"replicas": 2}, "ps": {}}
     uids = launch_running(world, kubelet, "c", jobs, updateStrategy={"type": "Recreate"})
     world.await_condition("c", "Ready", status="True")

@@ -76,7 +76,7 @@ def asking(replicas: int, gpus: int, **fields: object) -> Object:
 
 
 def places(world: World, cluster: str, key: str = ZONE) -> dict[str, str]:
-    """Give the domain of each pod that has a node and stays."""
+    """Return the domain of each pod that has a node and stays."""
     domains = {one["metadata"]["name"]: one["metadata"]["labels"][key] for one in world.objects.list(NODES, "")}
     return {
         name: domains[pod["spec"]["nodeName"]]
@@ -101,7 +101,7 @@ def is_ready(pod: Object) -> bool:
 def await_ready(world: World, cluster: str) -> None:
     """Return when all tasks of a cluster work."""
     world.await_condition(cluster, "Ready", status="True")
-    # NB: of a pod that was lost a moment ago the status may not tell yet.
+    # Of a pod that was lost a moment ago the status may not tell yet.
     eventually(
         lambda: world.pods_of(cluster),
         lambda pods: all(is_ready(pod) for pod in pods.values()),
@@ -110,7 +110,7 @@ def await_ready(world: World, cluster: str) -> None:
 
 
 def the_only(found: dict[str, str], *, count: int) -> str:
-    """Give the one domain in which so many pods are."""
+    """Return the one domain in which so many pods are."""
     assert len(found) == count, found
     assert len(set(found.values())) == 1, found
     return next(iter(found.values()))

@@ -19,7 +19,7 @@ HARMLESS: Object = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 RESTRICTED = pod_template(securityContext=HARMLESS)
-#: What a namespace enforces, a template that it refuses, a template that it takes, and what the message must name.
+#: What a namespace enforces, a template that it rejects, a template that it takes, and what the message must name.
 STANDARDS = [
     pytest.param(
         "restricted",
@@ -67,7 +67,7 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     assert "Pod c-worker-" in told
     assert world.pods_of("c") == {}
     assert f'violates PodSecurity "{level}' in world.await_event("c", "Rejected")["message"]
-    # NB: null removes what the new template has not got.
+    # Null removes what the new template has not got.
     template = {**taken, "spec": {"volumes": None, **taken["spec"]}}
     generation = world.edit("c", {"jobs": {"worker": {"template": template}}})
     names = task_names("c", worker=2)
@@ -85,7 +85,7 @@ def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
     await_another_pass(world, "c")
     made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
     assert {w.code for w in made} == {403}
-    # The pause after the first refusal can have ended in the meantime, which is a reconcile more.
+    # The pause after the first rejection can have ended in the meantime, which is a reconcile more.
     assert len(made) <= 3
 
 

@@ -60,7 +60,7 @@ def test_pod_in_the_place_of_one_deleted_by_force_stays(nodes: Objects) -> None:
 
 
 def _create(nodes: Objects, name: str) -> str:
-    """Make a pod on a node, past the scheduler; give its UID."""
+    """Make a pod on a node, past the scheduler; return its UID."""
     body = {"metadata": {"name": name}, **pod_template(spec={"nodeName": "fake-0"})}
     uid: str = nodes.create(PODS, "default", body)["metadata"]["uid"]
     return uid

@@ -73,7 +73,7 @@ class Stage:
         return deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
     def writes(self, position: int) -> list[Request]:
-        """Tell what the operator wrote since, but events and the status of clusters."""
+        """Return what the operator wrote since, but events and the status of clusters."""
         made = self.audit.writes(position, user=USER, namespace=NAMESPACE)
         return [w for w in made if w.resource != "events" and w.target != "tfclusters/status"]
 

@@ -46,7 +46,7 @@ if _IN_MEMORY:
         yield found
         found.close()
 
-    # NB: of a folder without an __init__.py the scope "package" would last until the end of the run.
+    # Of a folder without an __init__.py the scope "package" would last until the end of the run.
     @pytest.fixture(scope="module", autouse=True)
     def virtual_time(plane: Plane) -> Iterator[None]:
         """Have the tests of this folder live in the time of their API server."""

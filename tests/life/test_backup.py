@@ -1,4 +1,4 @@
-"""A TFCluster that comes back from a backup: with its status it goes on from there, without it begins again."""
+"""A TFCluster that comes back from a backup: with its status it continues from there, without it begins again."""
 
 from __future__ import annotations
 

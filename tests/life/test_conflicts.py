@@ -144,7 +144,7 @@ def quota(world: World, pods: int) -> None:
 
 @pytest.mark.server
 def test_conflict_with_a_quota_is_a_reason_and_heals(world):
-    """A quota that refuses pods shows as Ready=False/Rejected with the server's words; raising it heals the cluster."""
+    """A quota that rejects pods shows as Ready=False/Rejected with the server's words; raising it heals the cluster."""
     quota(world, 2)
     world.launch("c", {"worker": {"replicas": 4}})
 
@@ -159,7 +159,7 @@ def test_conflict_with_a_quota_is_a_reason_and_heals(world):
 
 @pytest.mark.server
 def test_conflict_with_pod_security_is_a_reason(world, objects):
-    """Pods that Pod Security refuses show as Ready=False/Rejected."""
+    """Pods that Pod Security rejects show as Ready=False/Rejected."""
     objects.patch(
         NAMESPACES, "", world.namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     )

@@ -34,12 +34,12 @@ DEFINITION: Object = {
     },
 }
 TFJOB = Kind("kubeflow.org/v1", "tfjobs")
-#: A field that no pod has, for which kubectl's strict validation refuses what comes out, and what goes in.
+#: A field that no pod has, for which kubectl's strict validation rejects what comes out, and what goes in.
 MISSPELT = "fields out of place"
 
 
 def clusters_of(text: str) -> list[Object]:
-    """Give the TFClusters of a converted file, for the namespace default."""
+    """Return the TFClusters of a converted file, for the namespace default."""
     found = [one.value for one in documents(text.encode())]
     found = [item for one in found for item in (one["items"] if one["kind"] == "List" else [one])]
     for one in found:
@@ -68,7 +68,7 @@ def test_server_takes_what_comes_out(objects: Objects, name: str):
 
 
 def within(written: object, stored: object) -> bool:
-    """Tell whether all that was written is stored; the server adds defaults."""
+    """Return whether all that was written is stored; the server adds defaults."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return all(key in stored and within(value, stored[key]) for key, value in written.items() if value is not None)
     if isinstance(written, list) and isinstance(stored, list):
@@ -101,7 +101,7 @@ def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects
 
 
 def served(objects: Objects, namespace: str) -> bool:
-    """Tell whether the server serves TFJobs by now."""
+    """Return whether the server serves TFJobs by now."""
     try:
         objects.list(TFJOB, namespace)
     except Exception:  # noqa: BLE001 - not yet, in any of several ways

@@ -23,7 +23,7 @@ def at(text: str) -> datetime:
 
 
 def ran_for(status: Object) -> float:
-    """Tell how many seconds a finished cluster ran, by its own account."""
+    """Return how many seconds a finished cluster ran, by its own account."""
     return (at(status["completionTime"]) - at(status["startTime"])).total_seconds()
 
 
@@ -38,7 +38,7 @@ def deletion(audit, world, position: int, name: str):
 
 
 def set_deadline(world, *names: str, spare: int = 3) -> dict[str, int]:
-    """Give running clusters a deadline that passes so many seconds from now, and return it by name."""
+    """Return running clusters a deadline that passes so many seconds from now, and return it by name."""
     limits = {}
     for name in names:
         ran = clock.now() - at(world.status(name)["startTime"])
@@ -209,7 +209,7 @@ def test_ttl_takes_everything_along(world, kubelet):
 
 
 def test_ttl_of_a_reborn_cluster_is_its_own(world, kubelet):
-    """A cluster created anew under the name of one that its TTL deleted is not deleted with it."""
+    """A cluster created again under the name of one that its TTL deleted is not deleted with it."""
     launch_running(world, kubelet, "c", {"worker": {}}, ttlSecondsAfterFinished=0)
     kubelet.succeed("c-worker-0")
     world.await_removed("c")

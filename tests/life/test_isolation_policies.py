@@ -93,7 +93,7 @@ def test_scaling_changes_no_policy(world):
 
 @pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
-    """Where NetworkPolicies are refused, no pod is created, and the condition says why; then all comes by itself."""
+    """Where NetworkPolicies are rejected, no pod is created, and the condition says why; then all comes by itself."""
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}
     world.objects.create(RESOURCE_QUOTAS, world.namespace, quota)
     eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")

@@ -144,7 +144,7 @@ def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_another_pod_of_the_next_name_is_left_alone(world, kubelet):
-    """NameConflict names it, and the task goes on when it is gone."""
+    """NameConflict names it, and the task continues when it is gone."""
     world.objects.create(PODS, world.namespace, {"metadata": {"name": "c-worker-0-r1"}, **pod_template()})
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
 

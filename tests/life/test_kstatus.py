@@ -44,7 +44,7 @@ def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object
 
 
 def verdict(found: Object) -> str:
-    """Give what kstatus says of one object, in one word."""
+    """Return what kstatus says of one object, in one word."""
     (only,) = judge(found)
     return only.status
 
@@ -134,7 +134,7 @@ def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(
 
 @pytest.mark.usefixtures("operator")
 def test_failed_training_is_failed(world: World, kubelet) -> None:
-    """A cluster that has failed for ever does not keep a pipeline waiting."""
+    """A cluster that has failed forever does not keep a pipeline waiting."""
     launch_running(world, kubelet, "c", {"worker": {"restartPolicy": "Never"}})
     await_verdict(world, "c", "Current")
 

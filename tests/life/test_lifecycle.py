@@ -127,7 +127,7 @@ def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
 
 
 def test_recreate_while_the_operator_is_away(world, operator):
-    """A cluster that was deleted and declared anew while no operator ran gets its own objects."""
+    """A cluster that was deleted and declared again while no operator ran gets its own objects."""
     world.launch("c", FILTERED)
     world.await_settled("c")
     operator.kill()
@@ -260,7 +260,7 @@ def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     assert everything(elsewhere) == []
     assert elsewhere.status("c") == {"observedGeneration": 0}
     requests = audit.since(position, user=user)
-    # NB: what lies in no namespace is read for queues alone, where an administrator lets it.
+    # What lies in no namespace is read for queues alone, where an administrator lets it.
     assert {str(r).partition(" ")[2] for r in requests if r.code == 403} <= {"list resourceflavors / -> 403"}
     assert {r.namespace for r in requests if r.resource in {"pods", "tfclusters"}} == {world.namespace}
 
@@ -293,7 +293,7 @@ def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
     operator.start()
     live_through_everything(world, kubelet)
     operator.kill()
-    # NB: others are used only where the server has such objects: test_gangs.py and tests/sharing look at those.
+    # Others are used only where the server has such objects: test_gangs.py and tests/sharing look at those.
     granted = {(target, verb) for group, target, verbs in OPERATOR_RULES for verb in verbs if group not in OF_SHARING}
 
     def requests() -> list[Request]:

@@ -210,7 +210,7 @@ def test_edit_that_gives_a_task_filters_adds_a_file(world):
 
 
 def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
-    """A template edit makes the job's pods anew and leaves the other jobs' pods alone."""
+    """A template edit makes the job's pods again and leaves the other jobs' pods alone."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = uids(world)
 
@@ -250,7 +250,7 @@ def test_edit_of_a_template_changes_no_view(world):
 
 
 def test_edit_of_a_port_replaces_pods_and_addresses(world):
-    """A port edit makes the job's pods anew, rewrites every view that shows them, and updates the Service."""
+    """A port edit makes the job's pods again, rewrites every view that shows them, and updates the Service."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     old = uids(world)
 

@@ -1,4 +1,4 @@
-"""TF_CONFIG by the operator, on a real API server: who gets it, what it says and when, and where it is refused."""
+"""TF_CONFIG by the operator, on a real API server: who gets it, what it says and when, and where it is rejected."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
     ],
 )
 def test_tf_config_that_makes_no_sense_is_refused(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
-    """A manifest with one thing wrong is refused by a message with the path of that thing and what to do about it."""
+    """A manifest with one thing wrong is rejected by a message with the path of that thing and what to do about it."""
     message = refusal(objects, manifest)
 
     assert path in message
@@ -113,7 +113,7 @@ def told(pod: Object) -> Any:
 
 
 def by_the_resolver(world: World, pod: Object) -> Any:
-    """Give what `python -m tfcluster_resolver exec` would set in a pod, by its volume and its variables."""
+    """Return what `python -m tfcluster_resolver exec` would set in a pod, by its volume and its variables."""
     own = own_task(variables(pod))
     assert own is not None
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
@@ -203,7 +203,7 @@ def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world):
-    """Its job waits with reason TFConfigTooLarge and the size, another job goes on, and fewer tasks put it right."""
+    """Its job waits with reason TFConfigTooLarge and the size, another job continues, and fewer tasks put it right."""
     name = "c" * 55
     world.launch(name, {"ps": {"deviceFilters": ["/job:ps"]}, "w": {"replicas": 999}}, **SET)
     waits = world.await_condition(name, "Ready", status="False", reason="TFConfigTooLarge")

@@ -13,7 +13,7 @@ AFTER_PS = {"worker": {"replicas": 2, "startAfter": ["ps"]}, "ps": {"replicas": 
 
 
 def test_start_waits_until_every_task_is_ready(world, kubelet):
-    """Workers are made when all ps are ready and not before; Ready says meanwhile how many are."""
+    """Workers are made when all ps are ready and not before; Ready says in the meantime how many are."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     told = world.await_condition("c", "Ready", status="False", reason="WaitingForJob")
@@ -29,7 +29,7 @@ def test_start_waits_until_every_task_is_ready(world, kubelet):
 
 
 def test_start_is_not_taken_back(world, kubelet, operator):
-    """A ps that starts again later stops no worker, and a worker lost meanwhile returns at once."""
+    """A ps that starts again later stops no worker, and a worker lost in the meantime returns at once."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     kubelet.run(*task_names("c", ps=2))

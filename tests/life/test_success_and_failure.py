@@ -146,7 +146,7 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
 
 
 def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
-    """A chief that fails for ever ends the cluster, although all workers have ended well before."""
+    """A chief that fails forever ends the cluster, although all workers have ended well before."""
     launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 2}})
     kubelet.succeed(*task_names("c", worker=2))
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="both workers are complete")

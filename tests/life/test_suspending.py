@@ -103,7 +103,7 @@ def test_suspended_while_a_scope_restarts(world, kubelet):
     kubelet.fail("c-worker-0")
     await_asked_to_go(world, "c-worker-1", "c-worker-2")
     world.edit("c", {"suspend": True})
-    # NB: the pods go because of the restart, too: that they are gone does not show that the operator saw the edit.
+    # The pods go because of the restart, too: that they are gone does not show that the operator saw the edit.
     world.await_condition("c", "Suspended", status="True")
     await_pods_left(world, kubelet, "c", [])
     world.edit("c", {"suspend": False})

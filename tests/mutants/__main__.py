@@ -45,7 +45,7 @@ def main(environment: Mapping[str, str]) -> int:
         source = Path(folder)
         copy_package(SOURCES, source)
         compileall.compile_dir(source, quiet=2)
-        # NB: a process tries one thing and ends, because what it has imported it keeps.
+        # A process tries one thing and ends, because what it has imported it keeps.
         with multiprocessing.get_context("fork").Pool(_PROCESSES, maxtasksperchild=1) as pool:
             alarms = _count_false_alarms(pool, source, chosen)
             caught = _count_caught(pool, source, chosen, whole=bool(words))

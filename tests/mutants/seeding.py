@@ -66,5 +66,5 @@ def copy_package(source: Path, into: Path, mutant: Mutant | None = None) -> None
     if mutant is not None:
         file = into / PACKAGE / mutant.file
         file.write_text(mutant.seed(file.read_text()))
-        # NB: a copy of the file's bytecode would hide the bug where size and time happen to be equal.
+        # A copy of the file's bytecode would hide the bug where size and time happen to be equal.
         Path(cache_from_source(str(file))).unlink(missing_ok=True)

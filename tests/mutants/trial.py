@@ -17,7 +17,7 @@ _LONGEST: Final = 60
 
 
 class _TooLongError(KeyboardInterrupt):
-    """A plan does not end.  NB: whatever is no KeyboardInterrupt, asyncio keeps for the task that it came upon."""
+    """A plan does not end.  Whatever is no KeyboardInterrupt, asyncio keeps for the task that it came upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def hold(trial: Trial) -> tuple[Finding, ...]:
 
 
 def _try(plan: Plan) -> Finding:
-    # NB: not at the top, because the simulation imports the operator.
+    # Not at the top, because the simulation imports the operator.
     from simulation import oracles
     from simulation.running import run
 

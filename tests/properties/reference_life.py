@@ -121,7 +121,7 @@ class Life:
         self.not_before.pop(task, None)
 
     def _row(self, whose: Task | str, now: float) -> int:
-        """Give the failures in a row: one long after the last try is the first again."""
+        """Return the failures in a row: one long after the last try is the first again."""
         return 0 if now - self.not_before.get(whose, now) >= _LONG_RUN else self.in_row.get(whose, 0)
 
     def _rest(self) -> None:

@@ -25,8 +25,8 @@ PEERS = [
 ]
 
 
-# NB: what is drawn is numbers and choices; the specs are made of them by plain functions.  Strategies that are built
-# while drawing cost more than everything that is tested.
+# What is drawn is numbers and choices; the specs are made of them by plain functions.  Strategies that are built while
+# drawing cost more than everything that is tested.
 
 #: A device filter: which job (0 is none), whether a replica is named, which task (0 is none), which device.
 _FILTERS = st.lists(
@@ -65,7 +65,7 @@ def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
     isolation = {} if mode is None else {"mode": mode, **({} if mode == "None" else drawn["isolated"])}
     optional = {"port": drawn["port"], "clusterDomain": drawn["domain"], "isolation": isolation or None}
     optional["failedPodsHistoryLimit"] = drawn["kept"]
-    # NB: with OnDelete, the default, what runs may be of an older template for ever.
+    # With OnDelete, the default, what runs may be of an older template forever.
     fixed = {"suspend": drawn["suspend"], "updateStrategy": {"type": "Recreate"}}
     return {"jobs": jobs, **fixed, **{k: v for k, v in optional.items() if v is not None}}
 
@@ -143,8 +143,8 @@ edits = _EDITS.map(_edit)
 
 # --- spoiling a world
 
-#: What a node or a user's program does to a pod.
-#: NB: a pod that succeeds ends its task for good, and with it perhaps the cluster: that is a life, not a spoiled world.
+#: What a node or a user's program does to a pod. A pod that succeeds ends its task for good, and with it perhaps the
+#: cluster: that is a life, not a spoiled world.
 POD_FATES = ("runs", "fails", "failed before", "is evicted", "loses a GPU", "terminates")
 #: What somebody with rights does behind the operator's back; all of it is put right.
 TAMPERINGS = (

@@ -36,7 +36,7 @@ class Peer:
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector selects labels; an empty one selects all."""
+    """Return whether a label selector selects labels; an empty one selects all."""
     return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()) and all(
         {
             "In": labels.get(one["key"]) in one.get("values", ()),
@@ -86,12 +86,12 @@ def lets_in(
 
 
 def labels_of(cluster: TFCluster, task: Task) -> dict[str, str]:
-    """Give the labels of a task's pod."""
+    """Return the labels of a task's pod."""
     return naming.task_labels(cluster.name, task.job.name, task.index)
 
 
 def joined(one: Task, other: Task) -> bool:
-    """Tell whether either of two tasks sees the other: then one calls, and the other calls back."""
+    """Return whether either of two tasks sees the other: then one calls, and the other calls back."""
     return sees(one.job.filters_of(one.index), other) or sees(other.job.filters_of(other.index), one)
 
 
@@ -101,7 +101,7 @@ def tasks_of(cluster: TFCluster) -> list[Task]:
 
 
 def isolated(cluster: TFCluster, mode: Any) -> TFCluster:
-    """Give the cluster under another mode of isolation, that lets nobody in besides."""
+    """Return the cluster under another mode of isolation, that lets nobody in besides."""
     return replace(cluster, isolation=Isolation(mode=mode))
 
 

@@ -42,7 +42,7 @@ _MAY_DIFFER = (
 
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
-    """Give all objects without what the server adds and without attempts; without epochs and devices if told so.
+    """Return all objects without what the server adds and without attempts; without epochs and devices if told so.
 
     Pods stand under their hostnames, by which others find them; failed pods that are kept are left out.
     """
@@ -146,7 +146,7 @@ def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoi
     """Whatever was deleted, edited, relabelled, added or failed, and however the spec changed: the end is the same."""
     before, after = edit
     world = settled(before)
-    # NB: an object without our label that is declared no more is beyond every watch and every name we look for.
+    # An object without our label that is declared no more is beyond every watch and every name we look for.
     wanted = from_nothing(after)
     shrunk = any(world.names(kind) - wanted.names(kind) for kind in ("Pod", "ConfigMap", "NetworkPolicy"))
     for one in spoils:
@@ -190,7 +190,7 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils,
 @SOME
 @given(edit=edits, spoils=spoilings(*POD_FATES, "delete", most=3), data=st.data())
 def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data):
-    """A plan carried out twice, interleaved, with every lost race refused, converges as one carried out once."""
+    """A plan carried out twice, interleaved, with every lost race rejected, converges as one carried out once."""
     before, after = edit
     undisturbed, raced = spoiled(before, spoils), spoiled(before, spoils)
 
@@ -226,7 +226,7 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
     wanted = from_nothing(after)
     taken = {}
     for kind, pick, owner in foreign:
-        # NB: a suspended cluster declares no pods, and may still not delete what others run under its names.
+        # A suspended cluster declares no pods, and may still not delete what others run under its names.
         tasks = [naming.pod_name("demo", task.job.name, task.index) for task in after.tasks()]
         names = (tasks if kind == "Pod" else sorted(wanted.names(kind))) or ["demo-unrelated-0"]
         name = names[pick % len(names)]
@@ -297,7 +297,7 @@ def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
     surplus = world.names("Pod") - from_nothing(after).names("Pod")
     for _ in range(6):
         actions = world.plan(after).actions
-        # NB: who is replaced in the same pass need not be told.
+        # Who is replaced in the same pass need not be told.
         going = {one.name for one in actions if isinstance(one, Delete) or getattr(one, "replaces", "")}
         for action in actions:
             if isinstance(action, Delete) and action.name in surplus:

@@ -64,7 +64,7 @@ def take(store: ChildStore, event: Event) -> None:
 
 
 def contents(store: ChildStore) -> dict[str, Child]:
-    """Give all that a store believes in."""
+    """Return all that a store believes in."""
     found = (store.get(("default", f"pod-{which}")) for which in range(4))
     return {child.meta.name: child for child in found if child is not None}
 

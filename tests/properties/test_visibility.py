@@ -32,7 +32,7 @@ def shows(text: str, *, job: str, index: int) -> bool:
 
 
 def sees(texts: tuple[str, ...], task: Task) -> bool:
-    """Tell whether a task with these filters has another task in its view."""
+    """Return whether a task with these filters has another task in its view."""
     if task.job.name == EVALUATOR:
         return False
     return not texts or any(shows(text, job=task.job.name, index=task.index) for text in texts)

@@ -1,4 +1,4 @@
-"""What is refused as a release, what its notes are, and how images of several architectures become one."""
+"""What is rejected as a release, what its notes are, and how images of several architectures become one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_change_log_is_made_of_the_fragments(checkout, version):
 
 @pytest.mark.parametrize(("tag", "why"), [("v9.9.9", "the version is"), (None, "changelog.d still has")])
 def test_tag_that_stands_for_something_else_is_refused(checkout, version, tag, why):
-    """A tag of another version is refused, and so is one before the change log is written."""
+    """A tag of another version is rejected, and so is one before the change log is written."""
     (checkout.folder / "changelog.d" / "+x.added.md").write_text("Something.\n")
 
     done = checkout("check", tag or f"v{version}")

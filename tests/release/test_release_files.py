@@ -19,12 +19,12 @@ pytestmark = pytest.mark.exhaustive
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Give the digest of each file in a folder."""
+    """Return the digest of each file in a folder."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 def read_chart(package: Path) -> dict[str, str]:
-    """Give the files of a chart's package."""
+    """Return the files of a chart's package."""
     with tarfile.open(package) as tar:
         return {
             m.name.removeprefix("tfcluster-operator/"): tar.extractfile(m).read().decode() for m in tar.getmembers()

@@ -24,7 +24,7 @@ ALLOWED = (
 
 
 def steps(name: str) -> list[dict]:
-    """Give all steps of a workflow."""
+    """Return all steps of a workflow."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 

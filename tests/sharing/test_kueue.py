@@ -124,12 +124,12 @@ class Team:
         return self.world.apply(builder.job("worker", **asking(workers), **elastic).build())
 
     def workloads(self, cluster: str = "") -> dict[str, Object]:
-        """Give the Workloads that there are, of one cluster or of all."""
+        """Return the Workloads that there are, of one cluster or of all."""
         found = {one["metadata"]["name"]: one for one in self.objects.list(WORKLOADS, self.world.namespace)}
         return {name: one for name, one in found.items() if name.startswith(f"tfcluster-{cluster}")}
 
     def admitted(self, cluster: str) -> dict[str, str]:
-        """Give the status of the condition Admitted of each Workload of a cluster."""
+        """Return the status of the condition Admitted of each Workload of a cluster."""
         return {name: condition(one, "Admitted") for name, one in self.workloads(f"{cluster}.").items()}
 
     def await_used(self, cpu: int) -> None:
@@ -137,7 +137,7 @@ class Team:
         eventually(self.used, lambda used: used == cpu, what=f"{cpu} processors of the quota are used")
 
     def used(self) -> int:
-        """Tell how many processors of the quota are used, as Kueue counts."""
+        """Return how many processors of the quota are used, as Kueue counts."""
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
@@ -163,7 +163,7 @@ def asking(replicas: int, cpu: int = 1, **fields: Any) -> Object:
 
 
 def condition(workload: Object, kind: str) -> str:
-    """Give the status of a condition of a Workload, "" where there is none."""
+    """Return the status of a condition of a Workload, "" where there is none."""
     conditions = workload.get("status", {}).get("conditions", ())
     return next((one["status"] for one in conditions if one["type"] == kind), "")
 
@@ -404,7 +404,7 @@ def test_flavor_says_where_the_pods_run(home, kueue):
 
 
 def test_quota_that_is_lowered_holds_up_the_next(team):
-    """What runs goes on, as Kueue has it; nothing more is admitted."""
+    """What runs continues, as Kueue has it; nothing more is admitted."""
     team.launch("c", 3)
     team.await_ready("c")
     team.change_quota(2)

@@ -75,7 +75,7 @@ def placed(world: World, cluster: str) -> set[str]:
 def await_ready(world: World, cluster: str) -> None:
     """Return when all tasks of a cluster work."""
     ready = {"status": "True"}
-    # NB: its scheduler looks again at pods that were refused after a pause.
+    # Its scheduler looks again at pods that were rejected after a pause.
     eventually(
         lambda: world.condition(cluster, "Ready"),
         lambda told: told.items() >= ready.items(),

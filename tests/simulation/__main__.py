@@ -101,12 +101,12 @@ def _all(names: Sequence[str], which: Callable[[Sequence[Plan]], Sequence[Plan]]
 
 
 def made_from(workload: str) -> tuple[list[Plan], int]:
-    """Make the plans of a workload from a clean run; tell how many points there are at which to crash."""
+    """Make the plans of a workload from a clean run; return how many points there are at which to crash."""
     clean = run(Plan(workload), recording=True)
     if clean.error:
         print(clean.error)
     made = list(generate.plans_of(clean))
-    # NB: an unfinished or undisturbed workload has one plan: the clean run.
+    # An unfinished or undisturbed workload has one plan: the clean run.
     return made, 2 * len(clean.writes) if len(made) > 1 else 0
 
 
@@ -115,7 +115,7 @@ def _is_crash(plan: Plan) -> bool:
 
 
 def tried(text: str) -> tuple[list[str], float]:
-    """Run a plan and judge it; give the complaints and the seconds it took."""
+    """Run a plan and judge it; return the complaints and the seconds it took."""
     plan = plans.read(text)
     wanted = oracles.reference(plan.workload)
     outcome = run(plan, wanted)

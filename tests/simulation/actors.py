@@ -232,7 +232,7 @@ def declare_huge(world: World) -> None:
 
 
 def huge_is_made(world: World) -> bool:
-    """Tell whether the huge cluster begins to be made: its neighbour comes then."""
+    """Return whether the huge cluster begins to be made: its neighbour comes then."""
     return len(world.pods()) > _HUGE // 10
 
 

@@ -14,7 +14,7 @@ _SURPLUS_SINCE = "tfcluster.dev/surplus-since"
 def untold(history: Sequence[Any]) -> Iterator[str]:
     """Name each revision at which a draining pod was marked, or a task called leaving, and the views say otherwise.
 
-    A view that could not be published yet, because the API server refused it, is of an older epoch and says nothing.
+    A view that could not be published yet, because the API server rejected it, is of an older epoch and says nothing.
     """
     generations: dict[str, int] = {}
     views: dict[str, dict[str, Any]] = {}

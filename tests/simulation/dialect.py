@@ -30,7 +30,7 @@ RESOLVER: Final = f"tfcluster-resolver-{hashlib.sha256(ARCHIVE).hexdigest()[:32]
 
 
 def is_our_copy(body: Mapping[str, Any]) -> bool:
-    """Tell whether a ConfigMap holds the resolver, as the operator delivers it."""
+    """Return whether a ConfigMap holds the resolver, as the operator delivers it."""
     files = {name: base64.b64decode(text) for name, text in (body.get("binaryData") or {}).items()}
     return files == {"tfcluster_resolver.zip": ARCHIVE} and not body.get("data") and body.get("immutable") is True
 
@@ -41,7 +41,7 @@ def rolling_update(max_unavailable: int | str) -> dict[str, Any]:
 
 
 def record_of(status: Mapping[str, Any], job: str) -> dict[str, Any]:
-    """Give all that a status says of one job, the operator's own notes included."""
+    """Return all that a status says of one job, the operator's own notes included."""
     notes = ((status.get("internal") or {}).get("jobs") or {}).get(job) or {}
     return {**((status.get("jobs") or {}).get(job) or {}), **notes}
 
@@ -57,18 +57,18 @@ def completed(record: Mapping[str, Any]) -> set[int]:
 
 
 def condition(cluster: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
-    """Give one condition of a TFCluster, an empty object where there is none."""
+    """Return one condition of a TFCluster, an empty object where there is none."""
     told = ((cluster or {}).get("status") or {}).get("conditions") or ()
     return next((one for one in told if one["type"] == kind), {})
 
 
 def reason(status: Mapping[str, Any], kind: str) -> str:
-    """Give the reason of a condition, "" where it is not told."""
+    """Return the reason of a condition, "" where it is not told."""
     return next((str(one["reason"]) for one in status.get("conditions") or () if one["type"] == kind), "")
 
 
 def verdict(status: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Give the condition by which a cluster is over, and its reason."""
+    """Return the condition by which a cluster is over, and its reason."""
     for one in status.get("conditions") or ():
         if one["type"] in {"Succeeded", "Failed"} and one["status"] == "True":
             return one["type"], one["reason"]

@@ -25,7 +25,7 @@ LINE_ACTIONS: Final = (
 )
 _REASONS: Final = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 _REFUSED_FOR: Final = 10.0
-#: A line that is held goes on with the next one, which comes within so many seconds.
+#: A line that is held continues with the next one, which comes within so many seconds.
 _BOOKMARK: Final = 61.0
 #: A process that crashed is back, with its lists in, after so many seconds.
 _BACK_AFTER: Final = 1.0
@@ -34,7 +34,7 @@ _TAKEN_OVER_AFTER: Final = 17.0
 
 
 def _refusal(code: int, message: str) -> Refusal:
-    """Make the API server's words for a request that it refuses."""
+    """Make the API server's words for a request that it rejects."""
     return Refusal(code, _REASONS.get(code, "Timeout"), message, retry_after=1 if code == 429 else None)
 
 
@@ -143,7 +143,7 @@ class Faults(Interceptor):
             raise ConnectionLost("the answer is lost")
         # A look at one object is answered by what is stored; it is lists for a watch that a lagging cache answers.
         if request.verb == "list" and "fieldSelector" not in request.params:
-            # NB: the same question, not only the same path: metadata alone is another list.
+            # The same question, not only the same path: metadata alone is another list.
             asked = sorted((name, value) for name, value in request.params.items() if name != "continue")
             key = (request.resource, f"{request.path} {asked} {request.headers.get('Accept', '')}")
             self._lists.setdefault(key, []).append(answer)
@@ -153,7 +153,7 @@ class Faults(Interceptor):
 
     def _at_opening(self, request: Request) -> Answer | None:
         if request.resource in self._relist:
-            # As the real server does: the refusal is the only line of the watch.
+            # As the real server does: the rejection is the only line of the watch.
             self._relist.discard(request.resource)
             return Answer.of(_error(410))
         if request.resource in self._gone:
@@ -163,7 +163,7 @@ class Faults(Interceptor):
 
     async def opened(self, request: Request) -> None:
         if self._held and self._held[0].resource == request.resource:
-            # NB: the line was lost with its connection: the new watch begins before it.
+            # The line was lost with its connection: the new watch begins before it.
             self._held, self.over_at = None, _now()
             self._begin(blinds=True)
 
@@ -218,7 +218,7 @@ class Faults(Interceptor):
         first, second = json.loads(held), json.loads(line)
         same = first["object"]["metadata"]["name"] == second["object"]["metadata"]["name"]
         if self._action == "swap":
-            # NB: the API server tells the changes of one object in their order, whatever else it does.
+            # The API server tells the changes of one object in their order, whatever else it does.
             return (held, line) if same else (line, held)
         if not same or second["type"] == "DELETED":
             return (held, line)

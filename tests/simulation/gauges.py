@@ -58,7 +58,7 @@ def _conditions(clusters: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _awaited(cluster: dict[str, Any]) -> bool:
-    """Tell whether a cluster should be ready and is not."""
+    """Return whether a cluster should be ready and is not."""
     over = "True" in {_condition(cluster, kind) for kind in ("Ready", "Succeeded", "Failed")}
     return not over and not cluster["spec"].get("suspend") and "deletionTimestamp" not in cluster["metadata"]
 
@@ -71,7 +71,7 @@ def _declared(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _ready(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
-    # NB: what a cluster says of itself is held against its pods by the oracle of lies.
+    # What a cluster says of itself is held against its pods by the oracle of lies.
     return (
         ((job,), of["ready"])
         for cluster in clusters

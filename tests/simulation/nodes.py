@@ -94,7 +94,7 @@ class Nodes:
             fact.kept = fact.ended_at is not None
 
     def _later(self) -> None:
-        # NB: a change is told while it is being written: who looks at the world waits until that is over.
+        # A change is told while it is being written: who looks at the world waits until that is over.
         asyncio.get_running_loop().call_soon(self.changed)
 
     def _pod(self, name: Name) -> dict[str, Any] | None:
@@ -238,7 +238,7 @@ class Nodes:
         self.changed()
 
     def kill(self, node: str) -> None:
-        """Let a node fall silent for ever; the control plane says so of its pods."""
+        """Let a node fall silent forever; the control plane says so of its pods."""
         self.dead.add(node)
         for name, fact in list(self.facts.items()):
             pod = self._pod(name)

@@ -202,5 +202,5 @@ class Operator:
             return Election(None)
         requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
         lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
-        # NB: every process is another candidate.
+        # Every process is another candidate.
         return Election(lease, f"{self._name}-{self.starts}", clock=clock)

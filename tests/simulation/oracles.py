@@ -87,7 +87,7 @@ def _lines(told: Mapping[str, Any], depth: int) -> str:
 
 
 def path_of(workload: str) -> Path:
-    """Give the file of a workload's reference."""
+    """Return the file of a workload's reference."""
     return _REFERENCES / f"{workload.replace(' ', '-').replace(chr(39), '')}.json"
 
 
@@ -167,7 +167,7 @@ def count(outcome: Outcome, history: Sequence[Any], moments: Mapping[int, Moment
             if user == dialect.OPERATOR:
                 outcome.deletes[what] += 1
             elif user != _GARBAGE_COLLECTOR:
-                # NB: what was made for a TFCluster that is gone, and collected, should not have been made.
+                # What was made for a TFCluster that is gone, and collected, should not have been made.
                 outcome.others[what] += 1
 
 
@@ -232,7 +232,7 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
         elif resource == "tfclusters" and body["spec"].get("resolver", {}).get("tfConfig") == "Environment":
             wanted.add(metadata["uid"])
         elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
-            # NB: an admission plug-in may put a container of its own before all others.
+            # An admission plug-in may put a container of its own before all others.
             container = next(one for one in body["spec"]["containers"] if one["name"] == "tensorflow")
             variables = {entry["name"]: entry.get("value") for entry in container["env"]}
             said = variables.get("TF_CONFIG")
@@ -267,7 +267,7 @@ def unpaid(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
         elif kind != "DELETED":
             quota[owner][metadata["name"]] = granted(body)
         elif by_operator:
-            # NB: who deletes one behind the operator's back takes the quota from under the pods.
+            # Who deletes one behind the operator's back takes the quota from under the pods.
             quota[owner].pop(metadata["name"], None)
         if owner in queued and by_operator and len(alive[owner]) > sum(quota[owner].values()):
             yield f"{len(alive[owner])} pods and quota for {sum(quota[owner].values())} at revision {revision}"

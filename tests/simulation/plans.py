@@ -13,7 +13,7 @@ _EVENT: Final = re.compile(r"^(.+)\.[0-9a-f]{6,}$")
 
 
 def stable(resource: str, name: str) -> str:
-    """Give a name that is the same in every run: digests and times in it are masked."""
+    """Return a name that is the same in every run: digests and times in it are masked."""
     if resource == "events":
         return _EVENT.sub(r"\1.*", name)
     return _DIGEST.sub(r"\1resolver-*", name)

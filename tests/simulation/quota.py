@@ -84,7 +84,7 @@ class Queue:
 
 
 def has_quota(workload: Mapping[str, Any]) -> bool:
-    """Tell whether quota is reserved for a Workload."""
+    """Return whether quota is reserved for a Workload."""
     return workload.get("status", {}).get("admission") is not None
 
 
@@ -93,7 +93,7 @@ def granted(workload: Mapping[str, Any]) -> int:
     status = workload.get("status", {})
     if not has_quota(workload) or _says(workload, "Finished") == "True":
         return 0
-    # NB: what is given back counts from what was asked for, not from what was granted.
+    # What is given back counts from what was asked for, not from what was granted.
     left = {one["name"]: int(one["count"]) for one in workload["spec"]["podSets"]}
     for one in status.get("reclaimablePods") or ():
         left[one["name"]] -= int(one["count"])

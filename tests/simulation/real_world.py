@@ -52,11 +52,11 @@ class _Kube:
         try:
             found = self._objects.list(_KINDS[kind], self._namespace)
         except ApiException as error:
-            # NB: not every server has PodGroups, and where there are none, none is made.
+            # Not every server has PodGroups, and where there are none, none is made.
             if error.status != 404 or kind not in _OPTIONAL:
                 raise
             return []
-        # NB: Kubernetes puts this one into every namespace.
+        # Kubernetes puts this one into every namespace.
         return [one for one in found if one["metadata"]["name"] != "kube-root-ca.crt"]
 
     def get(self, kind: str, _: str, name: str) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Sessions for kopf: what aiohttp's middlewares do for the operator, done for the in-memory session.
 
-NB: the one seam at which the simulation stands in for a part of the operator: a session that borrows another one's
+The one seam at which the simulation stands in for a part of the operator: a session that borrows another one's
 connections is opened on aiohttp's connector, which the in-memory session does not have.
 """
 

@@ -43,7 +43,7 @@ _DIGEST: Final = re.compile(r"(\.|tfcluster-)resolver-[0-9a-f]+")
 
 
 def snapshot(kube: Any) -> dict[str, Any]:
-    """Tell what there is in the namespace, by kind and name."""
+    """Return what there is in the namespace, by kind and name."""
     digests: dict[str, int] = {}
     found: dict[str, Any] = {}
     pods = _pods(kube)
@@ -81,7 +81,7 @@ def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[st
 
 
 def _pods(kube: Any) -> dict[str, str]:
-    """Give what a view calls each pod, by the task's hostname; a failed pod that is kept is its task's no longer."""
+    """Return what a view calls each pod, by the task's hostname; a failed pod that is kept is its task's no longer."""
     return {
         one["spec"].get("hostname", ""): hashlib.sha256(one["metadata"]["uid"].encode()).hexdigest()[:6]
         for one in kube.list("pods", dialect.NAMESPACE)
@@ -110,10 +110,10 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Ma
         annotations[dialect.ANNOTATION_ASKED_AT] = "time"
         metadata["annotations"] = annotations
     if annotations.pop(dialect.ANNOTATION_REPLACEMENT, None) is not None:
-        # NB: whoever deletes a pod in a plan has one made with it; the count in the status is compared.
+        # Whoever deletes a pod in a plan has one made with it; the count in the status is compared.
         metadata["annotations"] = annotations
     if dialect.ANNOTATION_VIEW in annotations:
-        # NB: a digest depends on the cluster's UID: which pods were told of the same view is compared.
+        # A digest depends on the cluster's UID: which pods were told of the same view is compared.
         annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(annotations[dialect.ANNOTATION_VIEW], len(digests))
         metadata["annotations"] = annotations
     rest: dict[str, Any] = {
@@ -165,7 +165,7 @@ def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def change(before: Any, after: Any) -> Any:
-    """Tell what changed between two snapshots, as a merge patch: the references are kept as such."""
+    """Return what changed between two snapshots, as a merge patch: the references are kept as such."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
     changed = {name: change(before.get(name), value) for name, value in after.items() if before.get(name) != value}

@@ -67,14 +67,14 @@ class Truth:
         status = cluster.get("status") or {}
         given_up = dialect.reason(status, "Suspended") == "GangTimeout"
         failed = dialect.verdict(status) == ("Failed", "GangTimeout")
-        # NB: when exactly its time began nobody but the operator knows.
+        # When exactly its time began nobody but the operator knows.
         if life.end is None and failed and self._has_run_out(cluster, by="Fail"):
             life.end, life.ended_at = ("Failed", "GangTimeout"), self._now()
         rests = given_up and self._has_run_out(cluster, by="Suspend")
         life.look({**cluster["spec"], "jobs": jobs, **({"suspend": True} if rests else {})}, facts, self._now())
 
     def _has_run_out(self, cluster: dict[str, Any], *, by: str) -> bool:
-        """Tell whether a PodGroup of a cluster has found no room for as long as it may wait."""
+        """Return whether a PodGroup of a cluster has found no room for as long as it may wait."""
         gang = (cluster["spec"].get("scheduling") or {}).get("gang") or {}
         about, limit = cluster["metadata"], gang.get("timeoutSeconds")
         if limit is None or gang.get("onTimeout", "Fail") != by:

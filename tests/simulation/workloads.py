@@ -111,7 +111,7 @@ def _delete(resource: str, *names: str) -> Act:
 
 
 def current(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> dict[str, Any] | None:
-    """Give the status if it speaks of the newest generation."""
+    """Return the status if it speaks of the newest generation."""
     cluster = world.cluster(name, namespace)
     if cluster is None or (cluster.get("status") or {}).get("observedGeneration") != cluster["metadata"]["generation"]:
         return None
@@ -120,7 +120,7 @@ def current(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> di
 
 
 def ready(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> bool:
-    """Tell whether every task is ready, and says so, and nothing is on its way out."""
+    """Return whether every task is ready, and says so, and nothing is on its way out."""
     told = current(world, name, namespace)
     going = any("deletionTimestamp" in pod["metadata"] for pod in world.pods(namespace))
     return told is not None and not going and dialect.condition({"status": told}, "Ready").get("status") == "True"
@@ -162,7 +162,7 @@ def pods_are_only(*names: str) -> Until:
 
 
 def has_the_resolver(world: World) -> bool:
-    """Tell whether the namespace has one copy of the resolver, and it is the right one."""
+    """Return whether the namespace has one copy of the resolver, and it is the right one."""
     found = _copies(world)
     return len(found) == 1 and dialect.is_our_copy(found[0])
 
@@ -185,19 +185,19 @@ def _edit_second(**spec: Any) -> Act:
 
 
 def gone(world: World) -> bool:
-    """Tell whether nothing of any cluster is left."""
+    """Return whether nothing of any cluster is left."""
     return not world.kube.list("tfclusters", NAMESPACE) and _nothing_is_left(world)
 
 
 def _nothing_is_left(world: World) -> bool:
-    """Tell whether there is nothing but the copy of the resolver, which stays for an hour."""
+    """Return whether there is nothing but the copy of the resolver, which stays for an hour."""
     kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
     left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
     return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
 
 def is_leaving(world: World) -> bool:
-    """Tell whether the TFCluster is being deleted and somebody's finalizer keeps it."""
+    """Return whether the TFCluster is being deleted and somebody's finalizer keeps it."""
     return "deletionTimestamp" in (world.cluster() or {}).get("metadata", {})
 
 
@@ -416,7 +416,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "cluster scope",
             (
-                # NB: which of two that fail at once the operator sees in time, so that it is kept, is chance.
+                # Which of two that fail at once the operator sees in time, so that it is kept, is chance.
                 Step(
                     "create",
                     _declare(

@@ -89,11 +89,11 @@ class World:
         )
 
     def now(self) -> float:
-        """Give the seconds since the epoch, by the clock that is right."""
+        """Return the seconds since the epoch, by the clock that is right."""
         return _EPOCH + asyncio.get_running_loop().time()
 
     def elapsed(self) -> float:
-        """Give the loop's clock."""
+        """Return the loop's clock."""
         return asyncio.get_running_loop().time()
 
     def crash(self) -> None:
@@ -101,7 +101,7 @@ class World:
         self.acting().crash()
 
     def acting(self) -> Operator:
-        """Give the operator that leads, or the first where none does."""
+        """Return the operator that leads, or the first where none does."""
         return next((one for one in (self.operator, *self._others) if one.leads), self.operator)
 
     def _note(self, asked: Admission) -> None:
@@ -111,7 +111,7 @@ class World:
 
     def _time(self, change: Change) -> None:
         self.moments[change.revision] = Moment(self.now(), self._writer)
-        self.changes += change.resource != "leases"  # which a leader renews for ever
+        self.changes += change.resource != "leases"  # which a leader renews forever
 
     def _is_operators(self, asked: Admission) -> bool:
         if asked.resource == "tfclusters":
@@ -144,7 +144,7 @@ class World:
         act(self)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something go on beside the steps."""
+        """Let something continue beside the steps."""
         self._tasks.append(asyncio.create_task(work))
 
     def start_another(self) -> None:
@@ -215,11 +215,11 @@ class World:
         self.truth.look()
 
     def cluster(self, name: str = dialect.CLUSTER, namespace: str = dialect.NAMESPACE) -> dict[str, Any] | None:
-        """Give a TFCluster."""
+        """Return a TFCluster."""
         return self.kube.get("tfclusters", namespace, name)
 
     def pods(self, namespace: str = dialect.NAMESPACE) -> list[dict[str, Any]]:
-        """Give all pods of a namespace."""
+        """Return all pods of a namespace."""
         return self.kube.list("pods", namespace)
 
     # --- waiting

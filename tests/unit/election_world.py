@@ -192,7 +192,7 @@ async def led(world: World) -> list[Candidate]:
 
 
 async def until_leads(world: World, candidate: Candidate) -> float:
-    """Give the seconds until this candidate leads, and none before it."""
+    """Return the seconds until this candidate leads, and none before it."""
     began = now()
     assert await world.someone_leads() is candidate
     return now() - began

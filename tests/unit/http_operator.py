@@ -86,7 +86,7 @@ def passes(session: HttpWorld, count: int) -> list[float | NextPart | RetryLater
 
 
 def ready(session: HttpWorld) -> tuple[str, str, str, int]:
-    """Give the condition Ready as it is written."""
+    """Return the condition Ready as it is written."""
     (found,) = [one for one in session.clusters["demo"]["status"]["conditions"] if one["type"] == "Ready"]
     return found["status"], found["reason"], found["message"], found["observedGeneration"]
 

@@ -1,4 +1,4 @@
-"""An HTTP session whose server is the world of in_memory, with refusals as a test says.
+"""An HTTP session whose server is the world of in_memory, with rejections as a test says.
 
 The operator's own client, executor and reconciler talk to it: nothing of theirs is replaced but the network.
 """
@@ -91,7 +91,7 @@ class HttpWorld:
         return _Exchange(lambda: self._answer(request))
 
     def writes(self, *plurals: str) -> list[str]:
-        """Give the requests that write to these kinds, in order."""
+        """Return the requests that write to these kinds, in order."""
         return [one.brief for one in self.requests if one.method != "GET" and one.plural in plurals]
 
     def _answer(self, request: Request) -> _Response:

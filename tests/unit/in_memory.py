@@ -72,7 +72,7 @@ def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluste
 
 
 def creates(action: Action, *kinds: str) -> bool:
-    """Tell whether an action creates an object of one of these kinds."""
+    """Return whether an action creates an object of one of these kinds."""
     return isinstance(action, Create) and action.kind in kinds
 
 
@@ -90,14 +90,14 @@ class InMemoryWorld:
         self.now = NOW
         #: What the operator has written down of the cluster's life.
         self.ledger = Ledger()
-        #: What was refused a moment ago.
+        #: What was rejected a moment ago.
         self.holds = Holds()
         self.restart_operator()
 
     # --- what the API server does
 
     def create(self, kind: str, body: Object) -> Object:
-        """Create an object; a name that exists is refused."""
+        """Create an object; a name that exists is rejected."""
         made = copy.deepcopy(body)
         name = made["metadata"]["name"]
         if (kind, name) in self.objects:
@@ -234,7 +234,7 @@ class InMemoryWorld:
         self.edit("Workload", name, {"status": {**status, "conditions": [*kept, *told.values()]}})
 
     def says_of(self, name: str) -> dict[str, str]:
-        """Give the status of each condition of a Workload."""
+        """Return the status of each condition of a Workload."""
         conditions = self.objects["Workload", name].get("status", {}).get("conditions", ())
         return {one["type"]: one["status"] for one in conditions}
 
@@ -298,7 +298,7 @@ class InMemoryWorld:
                 self.edit(kind, name, change, uid=uid)
             case Delete(kind=kind, name=name, uid=uid, force=force) if kind in self._kinds:
                 self.delete(kind, name, uid=uid, force=force)
-        # NB: of a roster only the declared names are read here, and those need no world: they are the first pods'.
+        # Of a roster only the declared names are read here, and those need no world: they are the first pods'.
         self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, done)
 
     def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
@@ -307,7 +307,7 @@ class InMemoryWorld:
             self.apply(action, cluster)
 
     def settle(self, cluster: TFCluster, *, rounds: int = 8) -> int:
-        """Plan and carry out until nothing is left to do; give the number of plans that had actions."""
+        """Plan and carry out until nothing is left to do; return the number of plans that had actions."""
         for done in range(rounds):
             self.end_graceful_deletions()
             planned = self.plan(cluster)
@@ -321,11 +321,11 @@ class InMemoryWorld:
     # --- what a test asks
 
     def names(self, kind: str) -> set[str]:
-        """Give the names of all objects of a kind."""
+        """Return the names of all objects of a kind."""
         return {name for of, name in self.objects if of == kind}
 
     def annotation(self, kind: str, name: str, key: str) -> str:
-        """Give an annotation of an object."""
+        """Return an annotation of an object."""
         return self.objects[kind, name]["metadata"]["annotations"][key]
 
 
@@ -377,5 +377,5 @@ def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[Job
 
 
 def groups_of(planned: Plan) -> list[tuple[Action, ...]]:
-    """Give the actions of each group of a plan."""
+    """Return the actions of each group of a plan."""
     return [tuple(step.action for step in group.steps) for group in planned.groups]

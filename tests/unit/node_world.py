@@ -85,7 +85,7 @@ class NodeWorld:
             assert time.monotonic() < began + GUARD, (self.kube.list("pods"), self.lines, self.notices)
             self._changed.clear()
             waiting = asyncio.create_task(self._changed.wait())
-            # NB: lines of logs and files change nothing in the API server.
+            # Lines of logs and files change nothing in the API server.
             await asyncio.wait([waiting], timeout=0.02)
             waiting.cancel()
 

@@ -64,6 +64,6 @@ VIEWS = views()
 
 
 def picture(*pods, worker=None, files=(VIEWS,), now=NOW, **body):
-    """Give the picture of a cluster whose job worker has as many tasks as there are pods, or these fields."""
+    """Return the picture of a cluster whose job worker has as many tasks as there are pods, or these fields."""
     jobs = {"worker": {"replicas": len(pods)} if worker is None else worker}
     return picture_of(cluster(jobs, **body), pods, files, now=now)

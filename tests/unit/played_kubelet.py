@@ -17,8 +17,8 @@ class PlayedKubelet:
 
     Attributes:
         leads_to: the port on this machine that plays a port of a pod, by the pod's name.
-        status: what every request is refused with, if not 0.
-        refused: how many connections found no program.
+        status: what every request is rejected with, if not 0.
+        rejected: how many connections found no program.
         open: how many websockets are open.
     """
 

@@ -23,7 +23,7 @@ class PlayedLogs:
 
     Attributes:
         requests: the queries of all requests for logs, with the pod's name.
-        refuse: what every request for a log is refused with.
+        refuse: what every request for a log is rejected with.
     """
 
     def __init__(self, kube: MemoryKubernetes) -> None:
@@ -36,7 +36,7 @@ class PlayedLogs:
         self.open = 0
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
-        """Let a pod's container write lines; without a newline at its end a line goes on with the next."""
+        """Let a pod's container write lines; without a newline at its end a line continues with the next."""
         uid = self._uid(pod)
         for line in lines:
             self._lines[uid].append((at or datetime.now(UTC), line if line.endswith("\n") else f"{line}\n"))
@@ -96,7 +96,7 @@ class PlayedLogs:
                 return
             await changed.wait()
             if self._break != began:
-                # NB: half of the next line is out when the stream breaks.
+                # Half of the next line is out when the stream breaks.
                 yield b"2026-01-01T00:00:00.0000"
                 raise StreamBrokenError
 

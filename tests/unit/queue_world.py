@@ -97,7 +97,7 @@ class Queue(InMemoryWorld):
         self.edit(KIND, FIRST, change)
 
     def asked(self) -> dict[int, dict[str, int]]:
-        """Give how many pods of each podSet each Workload asks for."""
+        """Return how many pods of each podSet each Workload asks for."""
         found = {name: body["spec"]["podSets"] for (kind, name), body in self.objects.items() if kind == KIND}
         return {int(name[-1]): {one["name"]: one["count"] for one in sets} for name, sets in found.items()}
 
@@ -112,6 +112,6 @@ class Queue(InMemoryWorld):
         return next((c["status"], c["reason"], c["message"]) for c in status["conditions"] if c["type"] == kind)
 
     def epoch(self) -> int:
-        """Give the newest epoch of the views."""
+        """Return the newest epoch of the views."""
         views = views_of(self.roster(self.cluster)).of_jobs
         return max(file.says.epoch for job in views for file in job.files.values())

@@ -206,7 +206,7 @@ def test_growth_leaves_out_the_start() -> None:
 
 
 def sample_book() -> dict[str, Result]:
-    """Give a book with figures of each kind that is drawn."""
+    """Return a book with figures of each kind that is drawn."""
     made = {}
     for tasks, bare in ((100, 0.2), (300, 0.7), (2000, 3.4), (5000, 9.0)):
         name = f"create-1x{tasks}"

@@ -50,7 +50,7 @@ def test_share_is_rounded_up_and_never_more_than_there_are(least, replicas, numb
     [
         # Of three workers that stay, two have ended well: the third may not be held back from a drain by them.
         (["worker-0", "worker-1"], {}, {"demo-worker": 1}),
-        # What is left to run after the end may be evicted: nothing holds up a drain for ever.
+        # What is left to run after the end may be evicted: nothing holds up a drain forever.
         (["chief-0"], {"cleanPodPolicy": "None"}, {}),
     ],
 )

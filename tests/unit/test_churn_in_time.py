@@ -1,4 +1,4 @@
-"""Churn: labels that go while others vanish, deletions in the middle of a pass, refusals that never end."""
+"""Churn: labels that go while others vanish, deletions in the middle of a pass, rejections that never end."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _declare_another(world: World) -> None:
     world.declare({"jobs": {"worker": job(1)}}, name="another")
 
 
-# NB: kopf's watch tells of a new one a little later than ours of a lost pod.
+# Kopf's watch tells of a new one a little later than ours of a lost pod.
 @pytest.mark.parametrize(("act", "at_most"), [(_lose_a_pod, 40), (_declare_another, 70)])
 @in_world
 async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(
@@ -159,7 +159,7 @@ async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hund
 
 @in_world
 async def test_cluster_whose_kind_is_not_served_for_a_while_is_not_taken_for_gone(world: World):
-    """The server says 404 of one that is there, too: the pod that was lost meanwhile is replaced afterwards."""
+    """The server says 404 of one that is there, too: the pod that was lost in the meantime is replaced afterwards."""
 
     def not_served(request: Any) -> None:
         if (request.user, request.resource) == (dialect.OPERATOR, "tfclusters"):

@@ -1,4 +1,4 @@
-"""The one clock: it goes on evenly, whatever is done to the machine's."""
+"""The one clock: it continues evenly, whatever is done to the machine's."""
 
 from __future__ import annotations
 

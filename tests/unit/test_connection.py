@@ -40,7 +40,7 @@ def test_writes_under_way_are_counted():
 
 
 def test_a_borrowed_session_leaves_the_lenders_connections_open():
-    """Kopf closes what it is given: the lender goes on."""
+    """Kopf closes what it is given: the lender continues."""
 
     async def run() -> None:
         server = SmallServer()

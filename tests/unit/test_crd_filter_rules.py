@@ -1,7 +1,7 @@
 """The canonical form of device filters in the definition, against the operator's reading of them.
 
 The API server evaluates the rules in CEL; here their patterns are tried on far more texts than a server could be asked
-about.  That the server refuses and takes the same is the admission tests' matter.
+about.  That the server rejects and takes the same is the admission tests' matter.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_what_is_admitted_is_understood_by_the_operator(text: str) -> None:
 def test_one_stray_character_is_noticed_or_still_canonical(
     drawn: tuple[str, str | None, int | None], place: int, stray: str
 ) -> None:
-    """A slip of the keyboard in a filter is refused, unless what comes of it is canonical too."""
+    """A slip of the keyboard in a filter is rejected, unless what comes of it is canonical too."""
     text, _, _ = drawn
     place %= len(text) + 1
     slipped = text[:place] + stray + text[place:]

@@ -41,13 +41,13 @@ def sections() -> Mapping[str, str]:
 
 
 def rows(text: str) -> Iterator[tuple[str, str]]:
-    """Give what stands in the first column, and each reason of the second, of every row."""
+    """Return what stands in the first column, and each reason of the second, of every row."""
     for row in _ROW.finditer(text):
         yield from ((row[1], reason) for reason in re.findall(r"\w+", row[2]))
 
 
 def documented_conditions() -> set[tuple[str, str, str]]:
-    """Give (type, status, reason) of every row under a condition's heading."""
+    """Return (type, status, reason) of every row under a condition's heading."""
     return {
         (heading, status, reason)
         for heading, text in sections().items()
@@ -57,7 +57,7 @@ def documented_conditions() -> set[tuple[str, str, str]]:
 
 
 def documented_events() -> set[tuple[str, str]]:
-    """Give (type, reason) of every row of the table of events."""
+    """Return (type, reason) of every row of the table of events."""
     return set(rows(sections()["Events"]))
 
 
@@ -163,7 +163,7 @@ def _stale() -> Mapping[str, Any]:
 
 
 def used_names(tree: ast.AST) -> set[str]:
-    """Give the constants of the module of reasons that a module's code names."""
+    """Return the constants of the module of reasons that a module's code names."""
     return {
         node.attr
         for node in ast.walk(tree)

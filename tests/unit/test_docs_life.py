@@ -51,7 +51,7 @@ def tables() -> Iterator[list[list[str]]]:
 
 
 def table(first: str) -> list[list[str]]:
-    """Give the first table whose first header is this."""
+    """Return the first table whose first header is this."""
     return next(rows for rows in tables() if rows[0][0] == first)
 
 

@@ -184,7 +184,7 @@ def test_another_word_makes_a_page_stale() -> None:
 
 
 def described(schema: dict[str, Any]) -> Iterator[str]:
-    """Give the description of every field, without those of Kubernetes' own schemas and of what is internal."""
+    """Return the description of every field, without those of Kubernetes' own schemas and of what is internal."""
     for name, part in schema.get("properties", {}).items():
         yield part["description"]
         # PodSpec has containers, LabelSelector matchLabels.

@@ -22,7 +22,7 @@ from tfcluster_operator.kube import errors
     ],
 )
 def test_a_refusal_has_a_name(status, reason, kind):
-    """Each kind of refusal that is acted on differently has its own class; all keep the server's words."""
+    """Each kind of rejection that is acted on differently has its own class; all keep the server's words."""
     body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": "why", "code": status})
     error = errors.from_response(status, body)
     assert type(error) is kind

@@ -1,4 +1,4 @@
-"""Carrying out a plan over HTTP: what a refusal holds up, what goes on, and that every pass ends in a report."""
+"""Carrying out a plan over HTTP: what a rejection holds up, what continues, and that every pass ends in a report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def carry_out(
     fence: Callable[[], None] | None = None,
     planned: Any = None,
 ) -> tuple[Outcome, HttpWorld]:
-    """Plan for what exists, and carry the plan out; give what became of it, and the session."""
+    """Plan for what exists, and carry the plan out; return what became of it, and the session."""
     session = HttpWorld(world, refuse)
     planned = planned or world.plan(cluster)
 
@@ -121,7 +121,7 @@ def test_refusal_is_told_in_the_servers_words(status):
 
 
 def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
-    """A 500 is an answer: a pass does not wait for what stays so for long, and goes on with the rest."""
+    """A 500 is an answer: a pass does not wait for what stays so for long, and continues with the rest."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(WEBHOOK, "POST pods demo-chief"))
     assert outcome.refused == {
         pods_gate("chief"): Finding(reasons.REQUEST_FAILED, f"Pod demo-chief-0: {WEBHOOK.message}")
@@ -132,7 +132,7 @@ def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
 
 @pytest.mark.parametrize("status", [429, 503, 504])
 def test_server_without_room_is_tried_again(status):
-    """What may pass in a moment is no refusal."""
+    """What may pass in a moment is no rejection."""
     left = [3]
 
     def refuse(request: Request) -> Refusal | None:
@@ -156,7 +156,7 @@ def test_server_that_does_not_answer_cuts_the_plan_off():
 
 
 def test_namespace_that_is_gone_is_told():
-    """A create that finds no place is refused, and no lost race."""
+    """A create that finds no place is rejected, and no lost race."""
     gone = Refusal(404, "NotFound", 'namespaces "default" not found')
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
     assert outcome.refused == {SERVICE: Finding(reasons.REJECTED, 'Service demo: namespaces "default" not found')}
@@ -236,7 +236,7 @@ def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_
 
 
 def refused_before(tasks: int) -> tuple[InMemoryWorld, TFCluster]:
-    """Give a cluster whose pods are all missing, and were refused at the last try."""
+    """Return a cluster whose pods are all missing, and were rejected at the last try."""
     world, cluster = InMemoryWorld(), bare({"worker": tasks})
     world.settle(cluster)
     for index in range(tasks):
@@ -287,7 +287,7 @@ def test_group_that_is_refused_still_costs_one_request():
 
 
 def test_pod_is_created_strictly_and_under_our_name():
-    """A field that the server does not know is refused by name, and its record says who wrote the pod."""
+    """A field that the server does not know is rejected by name, and its record says who wrote the pod."""
     _, session = carry_out(InMemoryWorld(), bare({"worker": 1}))
     (created,) = [one for one in session.requests if one.plural == "pods"]
     assert created.params == {"fieldManager": "tfcluster-operator", "fieldValidation": "Strict"}
@@ -312,7 +312,7 @@ def test_resolver_is_created_only_where_a_pod_needs_it():
 
 
 def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
-    """Until nothing is left, and not while something is refused, which would be tried in a tight loop."""
+    """Until nothing is left, and not while something is rejected, which would be tried in a tight loop."""
     for module in (actions, story, tasks):
         monkeypatch.setattr(module, "MOST_STEPS", 3)
     session = declared()
@@ -342,7 +342,7 @@ def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
 
 @virtual
 async def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
-    """In a hundred seconds of refusal few requests are made; when it ends, the cluster comes up."""
+    """In a hundred seconds of rejection few requests are made; when it ends, the cluster comes up."""
     session = declared(when(QUOTA, "POST pods demo-w"))
     operator = Operator(session)
     await operator.passes(100, every=1)
@@ -374,7 +374,7 @@ def refuse_the_status(request: Request) -> Refusal | None:
 
 @virtual
 async def test_failure_that_cannot_be_written_down_keeps_its_pod():
-    """While the status is refused its place is not given away; then the count is written first."""
+    """While the status is rejected its place is not given away; then the count is written first."""
     session = declared()
     operator = Operator(session)
     await operator.come_up()

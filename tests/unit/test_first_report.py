@@ -71,7 +71,7 @@ async def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_ob
 )
 @virtual
 async def test_what_people_must_know_is_reported_at_once(session, reason):
-    """A refusal, a wait with a name, and whatever else is not on its way."""
+    """A rejection, a wait with a name, and whatever else is not on its way."""
     await Operator(session).one_pass()
     assert (told(session)[0], ready(session)[1]) == (STATUS, reason)
 

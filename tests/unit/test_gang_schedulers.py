@@ -56,7 +56,7 @@ def workers(replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 def members(world: InMemoryWorld) -> dict[str, str]:
-    """Give the PodGroup of each pod, "" of one that is placed for itself, as the scheduler reads it."""
+    """Return the PodGroup of each pod, "" of one that is placed for itself, as the scheduler reads it."""
     found = {}
     for name in world.names("Pod"):
         metadata = world.objects["Pod", name]["metadata"]
@@ -68,7 +68,7 @@ def members(world: InMemoryWorld) -> dict[str, str]:
 
 
 def schedulers(world: InMemoryWorld) -> dict[str, str]:
-    """Give the scheduler that each pod asks for, "" where it names none."""
+    """Return the scheduler that each pod asks for, "" where it names none."""
     return {name: world.objects["Pod", name]["spec"].get("schedulerName", "") for name in world.names("Pod")}
 
 

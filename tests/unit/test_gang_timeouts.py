@@ -52,7 +52,7 @@ def written(world: InMemoryWorld, cluster: TFCluster) -> dict[str, Any]:
 
 
 def told(world: InMemoryWorld, cluster: TFCluster) -> dict[str, tuple[str, str, str]]:
-    """Give status, reason and message of each condition."""
+    """Return status, reason and message of each condition."""
     said = conditions.by_type(written(world, cluster))
     return {kind: (one["status"], one["reason"], one["message"]) for kind, one in said.items()}
 

@@ -36,7 +36,7 @@ def groups(world: InMemoryWorld) -> dict[str, int]:
 
 
 def members(world: InMemoryWorld) -> dict[str, str]:
-    """Give the PodGroup of each pod by its task, "" of one that is placed for itself."""
+    """Return the PodGroup of each pod by its task, "" of one that is placed for itself."""
     pods = {name: body["spec"] for (kind, name), body in world.objects.items() if kind == "Pod"}
     found = {name: spec.get("schedulingGroup", {}).get("podGroupName", "") for name, spec in pods.items()}
     return {name.partition("-r")[0].removeprefix("demo-"): group for name, group in found.items()}
@@ -219,7 +219,7 @@ def test_group_that_goes_after_its_gang_got_places_takes_no_pod_along():
 
 
 def test_priority_is_that_of_the_pods():
-    """The scheduler refuses a group of another priority than its pods'; it cannot be edited."""
+    """The scheduler rejects a group of another priority than its pods'; it cannot be edited."""
 
     def at(priority: str) -> TFCluster:
         template = {"spec": {"priorityClassName": priority, "containers": [{"name": "task", "image": "image:1"}]}}

@@ -23,7 +23,7 @@ def test_engine_survives_whatever_is_stored():
 
 
 def test_well_formed_spec_is_read_and_a_malformed_one_names_the_field():
-    """Of thousands, no sound one is refused by the operator, and each problem of another is told with its path."""
+    """Of thousands, no sound one is rejected by the operator, and each problem of another is told with its path."""
     wrong = []
     invalid = 0
     for one in generate(9, 5_000):

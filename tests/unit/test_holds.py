@@ -1,4 +1,4 @@
-"""What was refused or undone a moment ago: pauses that grow, and quarrels that end in a truce."""
+"""What was rejected or undone a moment ago: pauses that grow, and quarrels that end in a truce."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def lose(world: InMemoryWorld, *pods: str) -> None:
 
 @pytest.mark.parametrize(("finding", "created"), [(None, LOST_FIRST), (QUOTA, LOST_FIRST), (DENIED, OTHERS_FIRST)])
 def test_lost_pods_come_before_new_ones(finding, created):
-    """Chief and ps first; only a refusal that may be about one pod alone lets others go first."""
+    """Chief and ps first; only a rejection that may be about one pod alone lets others go first."""
     world = settled(make_cluster({"ps": 1, "worker": 1}))
     cluster = make_cluster({"worker": 3, "ps": 2, "chief": 1}, generation=2)
     lose(world, "demo-ps-0", "demo-worker-0")
@@ -138,7 +138,7 @@ def test_each_gate_has_those_that_need_it(gate, created):
 
 
 def test_tried_gate_is_tried_carefully_and_with_another_task_first():
-    """What is wrong with one task must not stop the others; a thousand refusals must not cost a thousand requests."""
+    """What is wrong with one task must not stop the others; a thousand rejections must not cost a thousand requests."""
     cluster, world = running({"worker": 3})
     lose(world, "demo-worker-0", "demo-worker-1", "demo-worker-2")
     fresh = world.plan(cluster).groups

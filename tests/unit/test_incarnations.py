@@ -1,4 +1,4 @@
-"""Which pod each task is: what the chief is told, and how seldom."""
+"""Which pod each task is: what the chief is told, and how rarely."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = {"chief": 1, "ps": 1, "worker": 2, "evaluator": 1}
 
 
 def passed(world, cluster):
-    """Plan once and carry it out; give what was done to which object, and why."""
+    """Plan once and carry it out; return what was done to which object, and why."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return [(type(one).__name__, one.name, one.reason) for one in actions]

@@ -61,7 +61,7 @@ ALL_STARTING = {("chief", "starting"): 1, ("ps", "starting"): 1, ("worker", "sta
 
 @virtual
 async def test_report_that_cannot_be_written_is_told_all_the_same():
-    """While the API server refuses the status, the metrics tell what is true, and the log says so once."""
+    """While the API server rejects the status, the metrics tell what is true, and the log says so once."""
     told = Told(declared(when(QUOTA, "PATCH tfclusters")))
     await told.passes(4)
     figures = told.figures()
@@ -138,7 +138,7 @@ async def test_epochs_are_counted_once_by_an_operator_that_takes_over():
 
 @virtual
 async def test_what_goes_on_being_refused_is_logged_once(caplog):
-    """A refusal that lasts is one warning; another one is told, and one after an edit; none quotes a value."""
+    """A rejection that lasts is one warning; another one is told, and one after an edit; none quotes a value."""
     refusal = Refusal(422, "Invalid", 'env: Invalid value: "SECRET"')
     session = declared(when(refusal, "POST pods demo-worker", "PATCH tfclusters"))
     caplog.set_level(logging.WARNING)

@@ -168,7 +168,7 @@ async def test_the_kind_may_be_deleted_and_made_again():
 
 @played
 async def test_a_refused_namespace_keeps_no_other_waiting():
-    """Where one namespace is closed for ever, the other is served; when it opens, it is served too."""
+    """Where one namespace is closed forever, the other is served; when it opens, it is served too."""
     server = SmallServer()
     server.refused["closed"] = 403
     server.put("x", "open")
@@ -267,7 +267,7 @@ async def test_a_watch_that_ends_at_once_is_no_flood():
 
 @played
 async def test_a_401_leaves_the_connections_open():
-    """A token that the server refuses for a while ends the watch, and neither the session nor the process."""
+    """A token that the server rejects for a while ends the watch, and neither the session nor the process."""
     server = SmallServer()
     server.put("x")
     async with scene(server) as found:

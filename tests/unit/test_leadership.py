@@ -64,7 +64,7 @@ def nothing(leader: Candidate) -> None:
 
 
 def lose_answers(leader: Candidate) -> None:
-    """Let renewals arrive whose answers are lost: the version changes under the leader, which reads and goes on."""
+    """Let renewals arrive whose answers are lost: the version changes under the leader, which reads and continues."""
     leader.line.answers_lost += [(now() + start, now() + start + 4) for start in range(0, 400, 20)]
 
 
@@ -125,7 +125,7 @@ async def test_a_process_that_stood_still_may_not_write(world: World):
 
 @among(2)
 async def test_a_claim_that_left_late_takes_nothing(world: World):
-    """A standby that stopped between its look and its claim is refused: the version is another by now."""
+    """A standby that stopped between its look and its claim is rejected: the version is another by now."""
     leader, late = await led(world)
     await asyncio.sleep(5.1)
     late.line.writes_held = asyncio.Event()
@@ -255,7 +255,7 @@ async def test_a_release_survives_a_renewal_that_was_cut_off(world: World):
 
 @among(1)
 async def test_a_refusal_is_logged_once_and_shown(world: World, caplog):
-    """Without the right to the Lease a candidate does not lead; the log says so once, /readyz while it lasts."""
+    """Without the permission to the Lease a candidate does not lead; the log says so once, /readyz while it lasts."""
     caplog.set_level(logging.INFO)
     (candidate,) = world.candidates
     candidate.line.refusal = errors.ApiError(status=403, reason="Forbidden", message="no leases for you")
@@ -286,7 +286,7 @@ async def test_times_are_written_as_client_go_writes_them(world: World):
 
 
 def test_a_claim_keeps_its_number_an_int32_and_fills_in_when_the_lease_was_taken():
-    """The count starts again at 0: the server would refuse one more than an int32 for ever."""
+    """The count starts again at 0: the server would refuse one more than an int32 forever."""
     edited = Record("other", 15, "", "", transitions=2**31 - 1, version="7")
     assert claim(edited, me="other", duration=15, now=1_700_000_100.0).acquired == "2023-11-14T22:15:00.000000Z"
     assert claim(edited, me="me", duration=15, now=0.0).transitions == 0

@@ -25,7 +25,7 @@ def now(monkeypatch):
 
 
 async def count_admitted(limiter: AdaptiveLimiter, requests: int) -> int:
-    """Tell how many of so many requests the window lets through at once."""
+    """Return how many of so many requests the window lets through at once."""
     admitted = 0
     done = asyncio.Event()
 
@@ -141,7 +141,7 @@ async def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on
     async def hold_and_cancel_the_next() -> None:
         async with limiter.slot():
             await release.wait()
-        # NB: in the same step in which the place was given away: the next has it and does not know yet.
+        # In the same step in which the place was given away: the next has it and does not know yet.
         first.cancel()
 
     holders = [asyncio.create_task(hold_and_cancel_the_next()), asyncio.create_task(_hold(limiter, 5))]

@@ -95,7 +95,7 @@ MASKED = {
 
 @pytest.mark.parametrize("words", MASKED, ids=lambda words: words[:20])
 def test_words_of_a_server_lose_what_is_quoted(words):
-    """A server quotes the values that it refuses, and one of them may be a secret."""
+    """A server quotes the values that it rejects, and one of them may be a secret."""
     assert errors.masked(words) == MASKED[words]
 
 

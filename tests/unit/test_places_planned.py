@@ -1,4 +1,4 @@
-"""Where tasks run relative to each other: what pods get, what an edit of it costs, and what is refused."""
+"""Where tasks run relative to each other: what pods get, what an edit of it costs, and what is rejected."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def declared(workers, generation, **worker):
 
 
 def passed(world, cluster):
-    """Plan once and carry it out; give the plan's actions."""
+    """Plan once and carry it out; return the plan's actions."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return actions
@@ -174,7 +174,7 @@ def view(world, job="chief", file=contract.VIEW_FILE):
 
 
 def leaving(world):
-    """Give what each job's view says of tasks that leave; all say the same."""
+    """Return what each job's view says of tasks that leave; all say the same."""
     said = [view(world, job).leaving for job in ("chief", "ps", "worker")]
     assert said[0] == said[1] == said[2]
     return said[0]

@@ -74,7 +74,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_readiness_names_what_is_missing(case):
-    """/readyz wants each list in or refused, and the kind seen somewhere; its text says what is not so."""
+    """/readyz wants each list in or rejected, and the kind seen somewhere; its text says what is not so."""
     clusters, children, status, text = case
     assert ask("readyz", http.Readiness(clusters, children, lambda: "standby")) == (status, text)
 

@@ -205,7 +205,7 @@ def test_tasks_of_an_edited_job_are_classified_again(world):
 
 
 def with_known_objects(observed: Observed, before: Observed) -> Observed:
-    """Give what exists with the very objects that were there before, as the caches have it."""
+    """Return what exists with the very objects that were there before, as the caches have it."""
     pods = {name: before.pods[name] if before.pods.get(name) == pod else pod for name, pod in observed.pods.items()}
     return replace(observed, pods=pods)
 

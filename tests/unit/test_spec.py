@@ -162,7 +162,7 @@ def test_an_empty_key_of_a_job_is_as_good_as_none(field):
 
 @pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
 def test_job_that_cannot_be_named_is_told(name):
-    """Of such names two may be one to DNS, and their pods would take each other's place for ever."""
+    """Of such names two may be one to DNS, and their pods would take each other's place forever."""
     (problem,) = problems(make_body({"worker": 1, name: 1}))
     assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
 

@@ -70,7 +70,7 @@ def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def handles(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal, as the kernel has it."""
+    """Return whether a process has a handler for a signal, as the kernel has it."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
     return bool(int(caught, 16) & 1 << (number - 1))

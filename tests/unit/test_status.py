@@ -32,7 +32,7 @@ def report(
 
 
 def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
-    """Give (status, reason, message) of one condition."""
+    """Return (status, reason, message) of one condition."""
     (found,) = [one for one in status["conditions"] if one["type"] == kind]
     return found["status"], found["reason"], found["message"]
 

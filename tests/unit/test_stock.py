@@ -118,7 +118,7 @@ def test_time_that_no_pause_reaches_is_now(ahead, retry_in):
 
 @pytest.mark.parametrize(("since", "left"), [(0.0, 600.0), (599.0, 1.0), (600.0, None), (5000.0, None)])
 def test_failure_of_a_task_that_works_is_forgotten_after_ten_minutes(since, left):
-    """What would be remembered for ever would grow for ever."""
+    """What would be remembered forever would grow forever."""
     cluster, world = running({"worker": 1})
     known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - since)})})
     found = world.stock(cluster, known)

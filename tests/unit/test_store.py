@@ -183,7 +183,7 @@ def test_tombstones_are_bounded(monkeypatch):
 
 
 def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
-    """Give the names that are observed of the cluster "demo" with one worker."""
+    """Return the names that are observed of the cluster "demo" with one worker."""
     observed = stores.observe(make_cluster({"worker": 1}, **spec))
     found = {kind: set(of_kind) for kind, of_kind in observed.objects.items() if of_kind}
     return {**found, "Pod": set(observed.pods)}

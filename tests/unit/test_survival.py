@@ -52,7 +52,7 @@ in_world = within(simulated)
 
 
 def said(world: World, kind: str) -> tuple[Any, Any]:
-    """Give the status and the reason of a condition of the cluster."""
+    """Return the status and the reason of a condition of the cluster."""
     found = dialect.condition(world.cluster(), kind)
     return found.get("status"), found.get("reason")
 

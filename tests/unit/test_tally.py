@@ -59,7 +59,7 @@ def test_task_that_needs_no_pod_is_not_missing(spec, ledger):
         ("KilledBySignal", 139, "KilledBySignal"),
         ("ContainerCannotRun", 127, "ExitCode"),
         ("DeadlineExceeded", 0, "Other"),
-        ("UnexpectedAdmissionError", None, "Other"),  # without a container's word, as where a node refused it
+        ("UnexpectedAdmissionError", None, "Other"),  # without a container's word, as where a node rejected it
     ],
 )
 def test_failures_have_few_causes(reason, code, cause):

@@ -152,7 +152,7 @@ JOBS = {"ps": {"replicas": 1, "deviceFilters": ["/job:ps"]}, "worker": {"replica
 
 
 def bounded(monkeypatch: pytest.MonkeyPatch, less: int) -> int:
-    """Set the bound to so much less than what the workers' TF_CONFIG takes; give what it takes."""
+    """Set the bound to so much less than what the workers' TF_CONFIG takes; return what it takes."""
     cluster = make_cluster(JOBS, **SET)
     size = next(one.tf_config_size for one in views_for(cluster) if one.job.name == "worker")
     monkeypatch.setattr(objects, "LARGEST_TF_CONFIG", size - less)

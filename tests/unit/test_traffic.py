@@ -49,7 +49,7 @@ class Stage:
         self.traffic = Traffic(self.metrics, scopes, server, elapsed=lambda: self.now)
 
     def ask(self, method: str, path: str, end: int | BaseException, *pieces: bytes, takes: float = 0.0) -> list[float]:
-        """Make a request; give the silence of pods after each piece of a watch."""
+        """Make a request; return the silence of pods after each piece of a watch."""
         request = SimpleNamespace(method=method, url=URL(f"https://server.test{path}"))
 
         async def handler(_: Any) -> Any:
@@ -106,7 +106,7 @@ def test_write_that_the_fence_held_back_is_no_request():
 
 
 def test_watch_is_silent_since_its_last_piece():
-    """It grows from the start of the process; whatever comes ends it; a watch that is refused does not."""
+    """It grows from the start of the process; whatever comes ends it; a watch that is rejected does not."""
     stage = Stage(None)
     stage.now += 30
     assert stage.traffic.silences() == dict.fromkeys((one for one in WATCHED if one not in OPTIONAL), 30)
@@ -141,7 +141,7 @@ def test_worst_of_several_namespaces_is_told():
 
 
 def test_watch_is_restarted_when_it_is_opened_again():
-    """The first time of each namespace is no restart, nor is a try that was refused."""
+    """The first time of each namespace is no restart, nor is a try that was rejected."""
     stage = Stage("a", "b")
     for scope, end in (("a", 200), ("b", 200), ("b", 410), ("b", 200), ("b", 200)):
         stage.ask("GET", f"/api/v1/namespaces/{scope}/pods?watch=true", end)

@@ -52,7 +52,7 @@ def start(server: SmallServer, tmp_path: Path) -> Iterator[Callable[[], Process]
 
 
 def writers(server: SmallServer) -> list[int]:
-    """Give the processes that wrote, in order, each once for all it wrote in a row."""
+    """Return the processes that wrote, in order, each once for all it wrote in a row."""
     return [pid for pid, _ in groupby(write["of"] for write in list(server.written))]
 
 

@@ -1,4 +1,4 @@
-"""A cluster whose views fit into no ConfigMap is refused in words, and the largest sensible cluster is not."""
+"""A cluster whose views fit into no ConfigMap is rejected in words, and the largest sensible cluster is not."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_views_of_another_cluster_of_the_same_name_are_not_believed():
 
 @pytest.mark.parametrize("filters", [None, ["/job:worker"], ["/job:worker/task:3"], ["/job:ps"]])
 def test_least_size_is_never_more_than_the_size(filters):
-    """What is refused before it is built would not have fitted either."""
+    """What is rejected before it is built would not have fitted either."""
     seen = {} if filters is None else {"deviceFilters": filters}
     cluster = make_cluster({"ps": 3, "worker": {"replicas": 12, **seen}})
     for wanted in views_for(cluster):

@@ -32,14 +32,14 @@ ONE_GPU = gpu_template(**{"nvidia.com_gpu": "1"})
 def view(
     cluster: TFCluster, job: str, file: str = contract.VIEW_FILE, world: InMemoryWorld | None = None
 ) -> contract.View:
-    """Give one file of a job's views, read back."""
+    """Return one file of a job's views, read back."""
     observed = world.observe(cluster) if world else Observed()
     (wanted,) = [one for one in views_for(cluster, observed) if one.job.name == job]
     return contract.load(wanted.files[file].text)
 
 
 def epochs(cluster: TFCluster, world: InMemoryWorld) -> dict[str, int]:
-    """Give the wanted epoch of every file, by "job/file"."""
+    """Return the wanted epoch of every file, by "job/file"."""
     return {
         f"{of.job.name}/{name}": file.says.epoch
         for of in views_for(cluster, world.observe(cluster))

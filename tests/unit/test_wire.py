@@ -172,7 +172,7 @@ INIT_FAILED = {"initContainerStatuses": [ended(2, "init", reason="Error")], **WA
         # The kubelet starts a container with rules of its own again, so its end is the task's once the pod is over.
         ("Running", [ended(3)], RESTARTED, None),
         ("Failed", [ended(3)], RESTARTED, Exit(3, "")),
-        # The main container waits for ever after a failed init container, and the pod has failed.
+        # The main container waits forever after a failed init container, and the pod has failed.
         ("Failed", INIT_FAILED, OF_ONE, Exit(2, "Error")),
         # A log may end with brackets.
         ("Failed", [ended(1, message="ValueError: x\n}\n  ])\n")], OF_ONE, Exit(1, "", "ValueError: x")),

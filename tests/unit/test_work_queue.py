@@ -49,7 +49,7 @@ def at(seconds: float, keys: str, **how: Any) -> Marks:
 
 
 def play(*script: Marks, seconds: float = 1000, workers: int = 2, **stage: Any) -> list[Step]:
-    """Run a queue while keys are marked, and for so many seconds more; give the passes that it made."""
+    """Run a queue while keys are marked, and for so many seconds more; return the passes that it made."""
 
     async def scenario() -> list[Step]:
         set_up = Stage(**stage)
@@ -226,7 +226,7 @@ async def test_overdue_are_those_that_wait_for_a_worker():
 
 @virtual
 async def test_each_pass_is_told_with_its_end(caplog):
-    """How long it took and how it ended; a refusal that goes on is logged once at info, with the cluster."""
+    """How long it took and how it ended; a rejection that continues is logged once at info, with the cluster."""
     caplog.set_level(logging.INFO)
     told: list[tuple[float, str]] = []
     ends = [RetryLater('Invalid value: "SECRET"'), RetryLater("no"), None, FAILURE]

@@ -54,7 +54,7 @@ _INTRODUCTION: Final = """\
 # TFCluster fields
 
 Every field of a TFCluster, made from its definition. `kubectl explain tfcluster.spec` shows the same. `J` stands for
-the name of a job. What the fields do together is in [The life of a cluster](life.md); what the conditions mean is in
+the name of a job. What the fields do together is in [Lifecycle](life.md); what the conditions mean is in
 [Conditions](conditions.md).
 
 The group is `tfcluster.dev`, the version `v1alpha1`, the kind `TFCluster`, and the short name `tfc`.

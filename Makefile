@@ -32,7 +32,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 IMAGE ?= localhost/tfcluster-operator
 ARCHITECTURES ?= amd64
 CHARTS ?=
-SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
+SOURCES := operator resolver client crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs \
@@ -65,7 +65,7 @@ lint: .venv
 	$(BIN)/ruff format --check .
 
 types: .venv
-	$(BIN)/mypy operator resolver client memory_kubernetes
+	$(BIN)/mypy operator resolver client
 
 layers: .venv
 	$(BIN)/lint-imports

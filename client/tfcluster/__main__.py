@@ -37,11 +37,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Complete a command line for kubectl, which passes the words after ``kubectl tfcluster`` as arguments.
-
-    Prints one candidate a line and, last, kubectl's directive: ``:4`` for no names of files, ``:0`` for these, too.
-    The source is kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
-    """
+    """Complete a command line for kubectl, which passes the words after ``kubectl tfcluster`` as arguments."""
     words = sys.argv[1:]
     from tfcluster.commands.root import candidates  # noqa: PLC0415 - only kubectl's completion asks
 

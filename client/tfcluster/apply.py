@@ -37,11 +37,7 @@ class Applying:
     _known: dict[str, Sequence[Object]] = field(default_factory=dict)
 
     def apply(self, manifests: Manifests) -> Iterator[Applied]:
-        """Apply objects in the order in which they need each other, the TFClusters last.
-
-        NB: nothing is applied where the API server would refuse a TFCluster, as far as it can tell before the others
-        are there.
-        """
+        """Apply objects in the order in which they need each other, the TFClusters last."""
         for manifest in (*manifests.others, *manifests.clusters):
             check(manifest)
         for manifest in manifests.clusters:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tfcluster.errors import ManifestError, NotRunningError, RefusedError, TFClusterError
-from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Resource
+from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
 from tfcluster.status.picture import TaskPicture, picture_of
 from tfcluster.tasks import TaskName, spell, verdict
 from tfcluster.terminal import count, few
-from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import timestamp
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.declaration.spec import WORKER, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.report import conditions
 
 _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
@@ -35,7 +34,7 @@ class Change:
     first: Mapping[str, Any] = field(default_factory=dict)
 
 
-def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Iterable[str] = ()) -> Change:
+def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
     """Decide a change of the number of a job's tasks."""
     name, spec = body["metadata"]["name"], body["spec"]
     jobs: Mapping[str, Any] = spec["jobs"]
@@ -52,10 +51,6 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
             "device filters of a program that runs when it is started again.",
         )
     words = list(about_manager(body))
-    words += [
-        f"The HorizontalPodAutoscaler {one} scales this job, too, and may change the number again."
-        for one in autoscalers
-    ]
     if replicas == now:
         return Change({}, (f"{job} has {count(now, 'task')} already.", *words))
     first = f"{job}: from {now} to {count(replicas, 'task')}."
@@ -252,38 +247,3 @@ def _check(body: Mapping[str, Any]) -> None:
             f"{name} is suspended: nothing runs that could be started again",
             hint=f"Start it with `tfcluster resume {name}`.",
         )
-
-
-_AUTOSCALERS: Final = Resource("autoscaling/v2", "horizontalpodautoscalers")
-_FORBIDDEN: Final = 403
-
-
-def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any], job: str) -> Sequence[str]:
-    """Name the HorizontalPodAutoscalers that scale a job of a TFCluster; none where the API server does not tell."""
-    about = body["metadata"]
-    try:
-        found = api.list(_AUTOSCALERS, about["namespace"])
-    except RefusedError:
-        # NB: it is a warning only: who may scale need not have the right to read autoscalers.
-        return ()
-    names = [one["metadata"]["name"] for one in found if _scales(one, about["name"])]
-    return names if names and _is_scaled(api, body, job) else ()
-
-
-def _is_scaled(api: KubernetesApi, body: Mapping[str, Any], job: str) -> bool:
-    """Tell whether /scale serves this job: which one it serves is a matter of the installation."""
-    about = body["metadata"]
-    try:
-        scale = api.get(TFCLUSTERS, about["name"], about["namespace"], subresource="scale")
-    except RefusedError as error:
-        # A TFCluster without the job that /scale serves gets 500: no autoscaler scales any of its jobs.
-        return error.status == _FORBIDDEN and job == WORKER
-    selector = (scale.get("status") or {}).get("selector")
-    # The operator has not reported on it yet where there is no selector.
-    return bool(selector == naming.job_selector(about["name"], job)) if selector else job == WORKER
-
-
-def _scales(autoscaler: Mapping[str, Any], name: str) -> bool:
-    target = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
-    group = str(target.get("apiVersion", "")).partition("/")[0]
-    return (group, target.get("kind"), target.get("name")) == (naming.GROUP, naming.KIND, name)

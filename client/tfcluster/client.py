@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, Self
 from tfcluster.apply import Applying, check
 from tfcluster.changes import (
     Change,
-    autoscalers_of,
     restart_by_deletion,
     restart_of_jobs,
     restart_of_task,
@@ -455,7 +454,7 @@ class Client:
             RefusedError: the API server said no.
         """
         body = self._this(name, namespace, uid)
-        change = scaling(body, job, replicas, autoscalers_of(self.api, body, job))
+        change = scaling(body, job, replicas)
         return self._change(body, change, dry_run=dry_run, tell=tell)
 
     def suspend(

@@ -220,10 +220,7 @@ def wait_for(
     timeout: float | None,
     tell: Callable[[str], None],
 ) -> Object | None:
-    """Wait; the arguments, the result and the errors are those of ``Client.wait``.
-
-    With uid "", it is the first TFCluster of that name that is seen.
-    """
+    """Wait; the arguments, the result and the errors are those of ``Client.wait``."""
     until = float("inf") if timeout is None else time.monotonic() + timeout
     say = _Teller(tell)
     for found in follow(api, Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), until=until):

@@ -96,7 +96,7 @@ async def _live_on(world: World, number: int) -> None:
 def _tracked(world: World) -> int:
     """Count the objects of the process that the garbage collector looks at, without the API server's memory."""
     world.kube.requests.clear()
-    world.kube.state.history.clear()
+    world.kube.history.clear()
     world.kube.compact(world.kube.revision)
     world.nodes.owners.clear()
     gc.collect()

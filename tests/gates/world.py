@@ -17,12 +17,11 @@ from typing import Any, Final
 from simulation import dialect
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
+from support.memory_kubernetes import Interceptor, MemoryKubernetes, Request
 
 import tfcluster_operator
-from memory_kubernetes import MemoryKubernetes, Request
-from memory_kubernetes.interception import Interceptor
-from memory_kubernetes.messages import Answer
-from memory_kubernetes.state import encode
+from tfcluster.local.store.messages import Answer
+from tfcluster.local.store.state import encode
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 

@@ -13,9 +13,8 @@ import yaml
 from kubernetes import client, config
 from support import conversation
 from support.manifests import tfcluster
+from support.memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, MemorySession, resource_of_definition
 from support.objects import PODS
-
-from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, MemorySession, resource_of_definition
 
 NAMESPACE = "default"
 HEADERS = {"User-Agent": "conversation/1"}

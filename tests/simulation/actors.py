@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simulation import dialect
 from simulation.dialect import CLUSTER, NAMESPACE
-
-from memory_kubernetes import DEFAULT_RESOURCES, Admission, Refusal
+from support.memory_kubernetes import DEFAULT_RESOURCES, Admission, Refusal
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from simulation.plans import Line, Plan, Write, stable
-
-from memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
+from support.memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 #: What a plan may do to a write, and to a line of a watch.

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from simulation.world import World
-
-from memory_kubernetes import Refusal
+from support.memory_kubernetes import Refusal
 
 _ROLES = ("chief", "master", "worker", "ps", "evaluator")
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from properties.reference_life import Fact
 from simulation import dialect
-
-from memory_kubernetes import Change, MemoryKubernetes, Refusal
+from support.memory_kubernetes import Change, MemoryKubernetes, Refusal
 
 #: Seconds from a pod's creation to its node, from there to its program's start, and from SIGTERM to its end.
 _TO_NODE: Final = 0.1

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from simulation import dialect, sessions
+from support.memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
 
-from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from simulation.dialect import NAMESPACE
 from simulation.nodes import spell
-
-from memory_kubernetes import Change, MemoryKubernetes
+from support.memory_kubernetes import Change, MemoryKubernetes
 
 #: How long it thinks, in seconds.
 _THINKS: Final = 0.05

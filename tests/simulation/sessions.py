@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
+from support.memory_kubernetes import MemorySession
 from yarl import URL
 
-from memory_kubernetes import MemorySession
 from tfcluster_operator.kube import connection
 
 Handler = Callable[[Any], Awaitable[Any]]

@@ -40,7 +40,7 @@ def _write_late(world: World) -> None:
 
 
 async def _patch_by_request(world: World) -> None:
-    from memory_kubernetes import MemorySession
+    from support.memory_kubernetes import MemorySession
 
     session = MemorySession(world.kube, user=OPERATOR)
     url = f"http://memory/api/v1/namespaces/{NAMESPACE}/services/{CLUSTER}"

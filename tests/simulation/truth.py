@@ -9,8 +9,7 @@ from typing import Any
 from properties.reference_life import Life
 from simulation import dialect
 from simulation.nodes import Nodes
-
-from memory_kubernetes import MemoryKubernetes, Refusal
+from support.memory_kubernetes import MemoryKubernetes, Refusal
 
 
 @dataclass(slots=True)

@@ -14,8 +14,7 @@ from simulation.operator_process import Operator
 from simulation.plans import Plan
 from simulation.quota import Queue
 from simulation.truth import Truth
-
-from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
+from support.memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
 
 #: The wall clock when the loop's clock says 0.
 _EPOCH: Final = 1_800_000_000.0

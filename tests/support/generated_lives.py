@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from simulation.operator_process import Operator
+from support.memory_kubernetes import Interceptor, MemoryKubernetes, Refusal
 from support.virtual_time import run_in_virtual_time
-
-from memory_kubernetes import Interceptor, MemoryKubernetes, Refusal
 
 from .generated_clusters import Generated
 from .manifests import tfcluster

@@ -17,8 +17,7 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 from simulation import dialect
 from simulation.operator_process import Operator
-
-from memory_kubernetes import (
+from support.memory_kubernetes import (
     DEFAULT_RESOURCES,
     Change,
     Interceptor,
@@ -26,7 +25,8 @@ from memory_kubernetes import (
     Resource,
     resource_of_definition,
 )
-from memory_kubernetes.serving import read_request
+
+from tfcluster.local.store.serving import read_request
 
 from .audit import AuditLog
 from .audit import Request as Audited

@@ -16,16 +16,16 @@ import pytest
 from click.testing import CliRunner, Result
 from simulation.nodes import Nodes
 from support.manifests import tfcluster
+from support.memory_kubernetes import MemoryKubernetes, Refusal
 from support.waiting import GUARD
 from unit.played_logs import PlayedLogs
 
-from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.client import Client
 from tfcluster.commands.root import root
 from tfcluster.errors import RefusedError
 from tfcluster.kube.api import KubernetesApi
 from tfcluster.local.api import kubeconfig
-from tfcluster.local.run import control_plane
+from tfcluster.local.plane import control_plane, served
 
 _T = TypeVar("_T")
 
@@ -66,19 +66,14 @@ class ClientWorld:
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
-        async with control_plane(log_of=self._log_of) as plane:
-            self.kube = plane.kube
-            self.nodes = Nodes(plane.kube, time.time)
-            self.played = PlayedLogs(plane.kube)
-            plane.kube.subscribers.append(lambda _: self.played.wake())
-            self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.token))
+        self.kube = MemoryKubernetes(time.time, served())
+        async with control_plane(self.kube, self._log_of) as plane:
+            self.nodes = Nodes(self.kube, time.time)
+            self.played = PlayedLogs(self.kube)
+            self.kube.subscribers.append(lambda _: self.played.wake())
+            self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.server.token))
             self._up.set()
             await self._over.wait()
-        # NB: kopf leaves requests of its discovery behind, which a later test would see end.
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
     async def _log_of(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from memory_kubernetes import MemoryKubernetes, MemorySession, Refusal
+from support.memory_kubernetes import MemoryKubernetes, MemorySession, Refusal
 
 Object = dict[str, Any]
 

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from support.memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Resource
 from support.waiting import GUARD
 
-from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Resource
-from tfcluster.local import devices
 from tfcluster.local.addresses import Addresses, Ports
 from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
@@ -28,10 +27,9 @@ class NodeWorld:
 
     Args:
         folder: where the node keeps its files; its folder src stands for /opt/examples of every image.
-        gpus: how many GPUs the node has.
     """
 
-    def __init__(self, folder: Path, gpus: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.kube = MemoryKubernetes(time.time, (*DEFAULT_RESOURCES, Resource(plural="secrets", kind="Secret")))
         self.folder = folder
         self.lines: dict[str, list[str]] = {}
@@ -41,7 +39,6 @@ class NodeWorld:
             folder=folder,
             python=Path(sys.executable),
             addresses=Addresses(self.ports),
-            devices=devices.Devices(gpus),
             heard=self._hear,
             notice=self.notices.append,
             mapped=[PathMapping("/opt/examples", folder / "src")],
@@ -103,13 +100,13 @@ def container(program: str = "", name: str = "main", **fields: Any) -> Object:
     return {"name": name, "image": "none", "command": ["python3", "-c", program], **fields}
 
 
-def on_a_node(*, gpus: int = 0) -> Callable[..., Any]:
+def on_a_node() -> Callable[..., Any]:
     """Let a test be a coroutine that gets a world, which ends with the test."""
 
     def wrap(story: Callable[..., Any]) -> Callable[..., None]:
         def test(tmp_path: Path, **fixtures: Any) -> None:
             async def whole() -> None:
-                world = NodeWorld(tmp_path, gpus)
+                world = NodeWorld(tmp_path)
                 try:
                     await story(world, **fixtures)
                 finally:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_kubernetes import MemoryKubernetes, Refusal
+from support.memory_kubernetes import MemoryKubernetes, Refusal
 
 
 class StreamBrokenError(Exception):

@@ -11,9 +11,8 @@ from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.plans import Plan, Step
 from simulation.workloads import job, ready
 from simulation.world import World
+from support.memory_kubernetes import Refusal
 from unit.async_tests import simulated, within
-
-from memory_kubernetes import Refusal
 
 in_world = within(simulated)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.waiting import GUARD
 
-from tfcluster.errors import NoClusterError, NotFoundError, RefusedError, UnreachableError
+from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi
 
 
@@ -31,10 +31,6 @@ def test_objects_are_applied_listed_watched_and_read(client_world):
         pods = sorted(one["metadata"]["name"] for one in client.api.list(PODS))
         assert pods == ["digits-worker-0", "digits-worker-1"]
         assert [one["metadata"]["name"] for one in client.list()] == ["digits"]
-        client_world.logs["digits-worker-0"] = "one\ntwo\nthree"
-        assert list(client.api.log("digits-worker-0")) == ["one", "two", "three"]
-        with pytest.raises(NotFoundError):
-            list(client.api.log("nope"))
         with pytest.raises(NoClusterError, match="no TFCluster nope in namespace default"):
             client.get("nope")
 

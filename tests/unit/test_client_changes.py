@@ -38,8 +38,7 @@ def test_scaling_names_who_comes_and_who_goes_first():
     assert "New: worker-3, worker-4, worker-5 and 994 more;" in scaling(body, "worker", 1000).words[1]
 
 
-def test_an_autoscaler_and_another_controller_are_named():
-    assert "HorizontalPodAutoscaler busy" in scaling(cluster(), "worker", 4, ["busy"]).words[-1]
+def test_another_controller_is_named():
     assert "example.com/queue" in suspension(cluster(managedBy="example.com/queue")).words[-1]
 
 
@@ -108,9 +107,6 @@ def test_scale_says_what_will_happen_and_waits_and_a_dry_run_changes_nothing(cli
     assert shown.stdout == "digits scaled\n"
     assert "New: worker-1, worker-2;" in shown.stderr
     assert client_world.status("digits")["readyTasks"] == 3
-    # A user who may not read autoscalers gets no warning of them.
-    client_world.refuse("no", "horizontalpodautoscalers")
-    client_world.ok("scale", "digits", "2")
 
 
 def test_suspend_resume_and_delete_wait_for_the_pods(client_world):

@@ -12,6 +12,7 @@ from support.tfjobs import REFUSED, TFJOBS
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.documents import convert_text
 from tfcluster.convert.tfjob import Outcome, leaves, spelled
+from tfcluster.manifest.yaml import documents
 
 MAIN = {"name": "tensorflow", "image": "i"}
 
@@ -200,9 +201,8 @@ TRANSLATED = {("apiVersion",), ("kind",), ("spec", "successPolicy"), ("spec", "e
 
 def conversions(name: str) -> list[tuple[Conversion, dict[str, Any]]]:
     """Convert the TFJobs of one manifest, as plain values."""
-    text = TFJOBS[name].text.replace("\t", " ")
-    documents = yaml.safe_load(text)
-    found = documents["items"] if documents["kind"] == "List" else [documents]
+    (read,) = (one.value for one in documents(TFJOBS[name].text.encode()))
+    found = read["items"] if read["kind"] == "List" else [read]
     return [(convert(one), one) for one in found if one["kind"] == "TFJob"]
 
 

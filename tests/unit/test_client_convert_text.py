@@ -1,4 +1,4 @@
-"""Files of TFJobs: comments, notation and other objects survive, and Kubernetes reads what was meant."""
+"""Files of TFJobs: other objects survive, and Kubernetes reads what was meant."""
 
 from __future__ import annotations
 
@@ -62,82 +62,6 @@ def test_the_text_says_what_the_objects_do(name: str):
 META_LABEL = "__meta_kubernetes_pod_label_training_kubeflow_org_replica_type"
 
 
-def test_every_comment_survives():
-    before = """\
-# Above everything
-# in two lines
-
-apiVersion: kubeflow.org/v1  # the version
-kind: TFJob
-metadata:
-  name: mnist  # the name
-
-  # who pays
-  labels:
-    team: vision   # since May
-spec:
-  # how it ends
-  runPolicy:
-    cleanPodPolicy: All  # keep nothing
-    # together or not at all
-    schedulingPolicy:
-      queue: fast  # the express lane
-  tfReplicaSpecs:
-    # who leads
-    Chief:  # just one
-      restartPolicy: OnFailure  # try again
-      template:
-        # in the pod
-        spec:
-          restartPolicy: Always  # has no effect
-          containers:
-            # what trains
-            - name: tensorflow
-              image: "i:1"  # pinned
-              command: [sh, -c, 'echo "# no comment"']  # runs
-              args:
-                - |  # a script
-                  # inside of the script
-                  train  # too
-    # who works
-    Worker:
-      template: {spec: {containers: [{name: tensorflow, image: i}]}}
-# Below everything
-"""
-    changes = {
-        "kubeflow.org/v1  # the version\nkind: TFJob": "tfcluster.dev/v1alpha1  # the version\nkind: TFCluster",
-        "vision   # since": "vision  # since",
-        before[before.index("spec:\n") : before.index("    # who leads")]: """\
-# how it ends
-# spec.runPolicy.schedulingPolicy: together or not at all
-# spec.runPolicy.schedulingPolicy.queue: the express lane
-spec:
-  cleanPodPolicy: All  # keep nothing
-  resolver:
-    tfConfig: Environment
-  jobs:
-""",
-        "    Chief:": "    chief:",
-        "        spec:\n          restartPolicy: Always  # has no effect\n": """\
-        # spec.tfReplicaSpecs.Chief.template.spec.restartPolicy: has no effect
-        spec:
-""",
-        "    Worker:\n": "    worker:\n      restartPolicy: Never\n",
-    }
-    after = before
-    for old, new in changes.items():
-        assert after.count(old) == 1
-        after = after.replace(old, new)
-    assert converted(before) == after
-
-
-def test_comments_that_fit_nowhere_stand_above():
-    annotations = "annotations:\n    a: &text 'b\n\n      c'\n    d: *text  # hm"
-    after = converted(JOB.replace("metadata: {name: mnist}", f"metadata:\n  name: mnist\n  {annotations}"))
-    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc", "d": "b\nc"}
-    assert after.startswith("# hm\napiVersion: ")
-
-
 def test_other_documents_stay_letter_by_letter():
     service = "---\n# the board\nkind:   Service\napiVersion: 'v1'\nmetadata: {name: board, }\nspec: {}  # later\n"
     claim = "--- # a claim\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n     name: data\n...\n"
@@ -182,7 +106,7 @@ def test_what_must_change_beside_it_is_named(other: str, words: str):
     assert words in said
 
 
-def test_anchors_stay_and_merges_are_written_out():
+def test_anchors_and_merges_are_written_out():
     text = """\
 apiVersion: kubeflow.org/v1
 kind: TFJob
@@ -200,9 +124,7 @@ spec:
 """
     after = converted(text)
 
-    assert "template: &task\n" in after
-    assert after.count("template: *task\n") == 2
-    assert "<<" not in after
+    assert not {"&", "*", "<<"} & {*after.split()}
     jobs = read(after)[0]["spec"]["jobs"]
     assert jobs["ps"]["restartPolicy"] == "OnFailure"
     assert jobs["worker"]["template"] == {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
@@ -260,7 +182,7 @@ def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
     (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
     told = [str(one) for one in conversion.verdicts if one.outcome == "refused"]
     path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
-    assert told == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
+    assert sorted(told) == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
 
 def test_a_tfjob_without_a_spec_is_refused():

@@ -169,9 +169,9 @@ def test_json_is_what_the_yaml_says(script):
 
 def test_comments_say_why_and_what_is_missing():
     shown = run("digits", *IMAGE, "--ps", "1", *COMMAND).stdout
-    for words in ("# The chief runs the program", "#   kubectl apply -f FILE\n", "Nothing outlives a pod"):
+    for words in ("# chief: The chief runs the program", "#   kubectl apply -f FILE\n", "No file survives"):
         assert words in shown
-    assert "Nothing outlives" not in run("digits", *IMAGE, "--data", "claim:/checkpoints", *COMMAND).stdout
+    assert "No file survives" not in run("digits", *IMAGE, "--data", "claim:/checkpoints", *COMMAND).stdout
 
 
 @pytest.mark.parametrize("file", ["y", "1e3", "0o7"])

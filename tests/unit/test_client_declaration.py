@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import yaml
 from support.odd_texts import ODD_TEXTS, readings
-from support.waiting import GUARD
 
 from tfcluster import (
     Colocate,
@@ -22,18 +21,21 @@ from tfcluster import (
     TFCluster,
     UpdateStrategy,
 )
-from tfcluster.manifest.fields import MADE_OF, paths_of
+from tfcluster.manifest.fields import paths_of
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import declare, schema
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SPEC = schema()["properties"]["spec"]["properties"]
 
 
 def fields_of(kind) -> dict[tuple[str, ...], type | None]:
     """Give where each field of a dataclass stands, and the dataclass that it is made of."""
-    made = {one.name: one.metadata.get(MADE_OF) for one in dataclasses.fields(kind)}
-    return {path: made[name] for name, path in paths_of(kind).items() if path}
+    hints = get_type_hints(kind)
+    return {path: dataclass_in(hints[name]) for name, path in paths_of(kind).items() if path}
+
+
+def dataclass_in(hint) -> type | None:
+    return hint if dataclasses.is_dataclass(hint) else next(filter(None, map(dataclass_in, get_args(hint))), None)
 
 
 def leaves(properties, kind, where=()):
@@ -168,38 +170,3 @@ def test_argument_of_another_type_is_named(arguments, problem):
     """Python itself looks at no type, and an error of its own would name none of the user's words."""
     with pytest.raises(ManifestError, match=re.escape(problem)):
         TFCluster("digits", image="i", **arguments).to_manifest()
-
-
-@pytest.mark.parametrize("place", ["spec", "metadata", "spec.jobs"])
-def test_manifest_of_another_shape_is_refused(place):
-    *around, key = place.split(".")
-    body = TFCluster("digits", image="i", workers=1).to_manifest()
-    (body[around[0]] if around else body)[key] = ["x"]
-    with pytest.raises(ManifestError, match=f"{place}: write an object"):
-        TFCluster.from_manifest(body)
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
-def test_every_example_can_be_read_and_written(path):
-    (body,) = [one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "TFCluster"]
-    assert TFCluster.from_file(path).to_manifest() == body
-
-
-def test_fields_that_are_not_known_are_named():
-    body = TFCluster("digits", image="i", workers=1).to_manifest()
-    body["spec"]["nextYear"] = {"deep": 1}
-    body["spec"]["jobs"]["worker"]["replica"] = 2
-    body["metadata"]["finalizers"] = ["a/b"]
-    with pytest.raises(ManifestError) as caught:
-        TFCluster.from_manifest(body)
-    places = [problem.partition(":")[0] for problem in caught.value.problems]
-    assert places == ["spec.jobs.worker.replica", "metadata.finalizers", "spec.nextYear.deep"]
-
-
-def test_a_live_object_can_be_read(client_world):
-    with client_world.client() as client:
-        client.apply(TFCluster("digits", image="example.test/train:1", workers=2))
-        again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
-        client.apply(again)
-        status = client.wait("letters", timeout=GUARD)["status"]
-        assert (status["readyTasks"], status["tasks"]) == (2, 2)

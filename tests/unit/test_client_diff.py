@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -13,9 +11,8 @@ from unit.client_world import ClientWorld
 
 from tfcluster.kube.api import TFCLUSTERS
 from tfcluster.manifest.files import Manifest
-from tfcluster.preview.diff import LAST_APPLIED, edit_of
+from tfcluster.preview.diff import edit_of
 from tfcluster_operator.declaration import naming
-from tfcluster_resolver import contract
 
 WORKER, NEWER = pod_template(image="train:1"), pod_template(image="train:2")
 
@@ -143,11 +140,6 @@ def test_what_it_says_is_what_happens(lives, case):
     now = state(world, name)
     assert happened() == wanted
     assert (case == "on delete") == bool(said["keep"])
-    assert {(one.job, "cluster.json"): one.epochs[1] for one in edit.views} == {
-        key: lasting(now[1][key]).epoch
-        for key in now[1].keys() & was[1].keys()
-        if lasting(now[1][key]) != lasting(was[1][key])
-    }
     kinds = {"NetworkPolicy", "PodDisruptionBudget"}
     before, after = was[2], now[2]
     assert {(one.kind, one.name): one.what for one in edit.objects if one.kind in kinds} == {
@@ -159,11 +151,6 @@ def test_what_it_says_is_what_happens(lives, case):
 
 def tasks_of(edit, what):
     return {f"{one.job}-{index}" for one in edit.pods if one.what == what for index in one.tasks}
-
-
-def lasting(text):
-    """Read a view without what comes and goes with pods."""
-    return replace(contract.load(text), leaving={}, incarnations={})
 
 
 def diff(world, manifest, *options):
@@ -226,20 +213,6 @@ def test_kept_failed_pods_are_no_part_of_it(client_world, client):
     client_world.await_that(lambda: "worker-1-r1" in state(client_world)[0])
     edit = asked(client, edited(history, worker={"template": NEWER}))
     assert tasks_of(edit, "replace") == {"worker-0", "worker-1", "worker-2"}
-
-
-def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world, client):
-    """What was in the last manifest and is not in this one goes; what others set stays."""
-    first = edited(worker={"drainTimeoutSeconds": 20, "replicas": 2})
-    applied = copy.deepcopy(first)
-    applied["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(first)}
-    applied["spec"]["jobs"]["worker"]["maxReplicas"] = 7
-    client_world.at_once(lambda: client_world.kube.create("tfclusters", "default", applied))
-    edit = asked(client, edited(worker={"replicas": 2}))
-    assert [(one.path, one.before, one.after) for one in edit.fields] == [
-        ("spec.jobs.worker.drainTimeoutSeconds", 20, 0)
-    ]
-    assert "kubectl apply" in edit.how
 
 
 def test_isolation_has_the_default_of_the_crd_and_other_objects_are_left_out(client_world):

@@ -46,12 +46,13 @@ def examples() -> Iterator[str]:
 
 #: What does not end by itself: it is left to begin, and then interrupted.
 LASTING = re.compile(
-    r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|wait .* finished|session|local run)"
+    r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|wait .* finished"
+    r"|port-forward|local run)"
 )
 #: What ends with something else than 0 as its example stands in the help.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
-#: What needs more than a cluster: test_local_run.py and test_client_session.py run it.
-ELSEWHERE = ({"local", "kill"}, {"session", "--tensorboard"})
+#: What needs more than a cluster: test_local_run.py and test_client_port_forward.py run it.
+ELSEWHERE = ({"local", "kill"}, {"local", "delete"}, {"port-forward", "--tensorboard"})
 
 
 def test_help_has_an_example_and_lists_every_command() -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from support.memory_kubernetes import Refusal
 from support.waiting import GUARD
 from unit.client_world import ClientWorld
 
-from memory_kubernetes import Refusal
 from tfcluster.errors import RefusedError, TFClusterError
 from tfcluster.kube.api import KubernetesApi
 from tfcluster.logs.reader import LogLine

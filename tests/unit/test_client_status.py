@@ -19,9 +19,9 @@ from unit.pictured import CREATED, NOW, READY, TOLD, VIEW, cluster, ended, pictu
 from tfcluster.errors import RefusedError, UnreachableError
 from tfcluster.kube.api import PODS
 from tfcluster.kube.watch import Selection, snapshots
-from tfcluster.status.document import changes
 from tfcluster.status.load import watch
-from tfcluster.status.picture import Devices, picture_of, standing_of
+from tfcluster.status.picture import Devices, picture_of
+from tfcluster.status.standing import standing_of
 from tfcluster.status.text import Paper, age, draw, draw_list
 
 
@@ -218,24 +218,6 @@ def test_ages_are_short():
     assert {seconds: age(seconds) for seconds in ages} == ages
 
 
-def test_changes_name_the_cluster_and_the_tasks_that_changed():
-    told = {"conditions": [READY], "status": {"tasks": 2, "readyTasks": 2}}
-    before = picture(pod(0), pod(1), **told)
-    after = picture(pod(0), pod(1, **ended(3)), now=NOW + 60, **told)
-    assert len(list(changes(None, before))) == 3
-    assert list(changes(before, after)) == ["worker-1: Ready -> Failed, pod mnist-worker-1 on node-1: exit code 3"]
-    assert list(changes(after, after)) == []
-
-
-def test_words_that_alternate_are_no_change():
-    """While an image is not found, the kubelet reports it in two ways, in turns."""
-    first, second = (
-        picture(pod(0, **waiting(reason, message)), conditions=[unready("TasksNotReady", message)])
-        for reason, message in (("ErrImagePull", "no nope:1"), ("ImagePullBackOff", "back-off pulling nope:1"))
-    )
-    assert list(changes(first, second)) == []
-
-
 def test_status_draws_a_cluster(client_world, monkeypatch):
     client_world.keep_unready("mnist-worker-1")
     client_world.declare("mnist", {"backoffLimit": 3}, ps=1, worker=2)
@@ -263,8 +245,8 @@ def test_status_lists_all_clusters(client_world):
     client_world.await_condition("resting", "Suspended")
     table = client_world.cli("status").output.splitlines()
     assert [line.split()[:2] for line in table] == [["NAME", "STATE"], ["fine", "Ready"], ["resting", "Suspended"]]
-    found = json.loads(client_world.cli("status", "-A", "-o", "json").output)["clusters"]
-    spelled = [(one["namespace"], one["name"], one["state"]) for one in found]
+    found = json.loads(client_world.cli("status", "-A", "-o", "json").output)["items"]
+    spelled = [(one["metadata"]["namespace"], one["metadata"]["name"], one["state"]) for one in found]
     assert spelled == [("default", "fine", "Ready"), ("default", "resting", "Suspended")]
 
 
@@ -272,10 +254,11 @@ def test_status_as_data_has_every_task_and_a_reader_may_go_away(client_world):
     client_world.launch("mnist", worker=2)
     spelled = json.loads(client_world.cli("status", "mnist", "-o", "json").output)
     assert spelled == yaml.safe_load(client_world.cli("status", "mnist", "-o", "yaml").output)
-    tasks = [(one["name"], one["state"], one["view"]) for one in spelled["jobs"][0]["tasks"]]
+    tasks = [(one["name"], one["state"], one["view"]) for one in spelled["tasks"]]
     assert tasks == [(f"worker-{index}", "Ready", "delivered") for index in (0, 1)]
-    nothing = [spelled[key] for key in ("lastRestart", "deadline", "queue", "waitingSince")]
-    assert (spelled["state"], nothing) == ("Ready", [None] * 4)
+    status = client_world.status("mnist")
+    del status["internal"]
+    assert (spelled["state"], spelled["status"], status["readyTasks"]) == ("Ready", status, 2)
     # As `tfcluster status mnist | head -1` does.
     reading, writing = os.pipe()
     os.close(reading)
@@ -303,15 +286,13 @@ def test_a_watch_shows_what_happens_until_the_cluster_is_gone(client_world):
     seen = []
     with client_world.client() as client:
         pictures = watch(client.api, "mnist", tick=None)
-        before = next(pictures)
-        assert states(before) == ["Ready", "Ready"]
+        assert states(next(pictures)) == ["Ready", "Ready"]
         client_world.exit("mnist-worker-0", 7)
         for shown in itertools.takewhile(lambda one: one is not None, pictures):
-            seen += changes(before, shown)
-            before = shown
-            if any("mnist-worker-0-r1" in line for line in seen):
+            seen += [one for one in shown.tasks() if one.name == "worker-0"]
+            if seen[-1].pod == "mnist-worker-0-r1":
                 client_world.delete("tfclusters", "mnist")
-    assert any(line.startswith("worker-0: Ready -> ") and "exit code 7" in line for line in seen), seen
+    assert any(one.state != "Ready" and "exit code 7" in one.cause for one in seen), seen
 
 
 def test_a_watch_goes_on_where_the_server_breaks_it(client_world, monkeypatch):

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from integration import test_admission_accepted as good
 from integration import test_admission_refused as bad
 from support.manifests import pod_template, tfcluster
 
+from tfcluster.commands.root import root
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.files import Manifest, read
 from tfcluster.manifest.validate import declare, problems
@@ -151,3 +154,16 @@ def test_many_filters_are_judged_by_the_operators_reading():
     manifest = tfcluster("a").job("worker", replicas=512, task_filters=many).build()
     with pytest.raises(ManifestError, match=r"taskDeviceFilters\.511: '/job:nobody' names a job that is not declared"):
         declare(Manifest(manifest, "a test"), "default")
+
+
+def test_validate_judges_each_cluster_of_a_file(tmp_path):
+    job = {"template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
+    both = [tfcluster("bad").job("worker", **job, replicas=-1), tfcluster("good").job("worker", **job)]
+    file = tmp_path / "both.yaml"
+    file.write_text(yaml.safe_dump_all([one.build() for one in both]))
+    shown = CliRunner().invoke(root, ["validate", "-f", str(file)])
+    assert shown.exit_code == 1
+    assert "TFCluster good is valid" in shown.stdout
+    assert "spec.jobs.worker.replicas: -1 is too little" in shown.stderr
+    good = CliRunner().invoke(root, ["validate", "-f", "-"], input=yaml.safe_dump(both[1].build()))
+    assert good.exit_code == 0

@@ -6,10 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from support.memory_kubernetes import Refusal
 from unit.async_tests import within
 from unit.memory_world import make_kube, named, owned, pod, refusal_of
-
-from memory_kubernetes import Refusal
 
 
 @asynccontextmanager

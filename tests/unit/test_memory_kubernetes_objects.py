@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from support.memory_kubernetes import (
+    DEFAULT_RESOURCES,
+    TFCLUSTERS,
+    Change,
+    MemoryKubernetes,
+    Refusal,
+    resource_of_definition,
+)
 from unit.memory_world import EPOCH, make_kube, named, pod, refusal_of
-
-from memory_kubernetes import DEFAULT_RESOURCES, Change, MemoryKubernetes, Refusal, resource_of_definition
-from memory_kubernetes.resources import TFCLUSTERS
 
 
 @pytest.fixture

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.memory_kubernetes import TFCLUSTERS, MemorySession
 from unit.async_tests import virtual
 from unit.memory_world import PODS, Watcher, ask, make_kube, named, pod, refusal_of
-
-from memory_kubernetes import MemorySession
-from memory_kubernetes.resources import TFCLUSTERS
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

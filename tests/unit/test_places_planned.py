@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from in_memory import InMemoryWorld, make_body, make_cluster, merge_patch
+from in_memory import InMemoryWorld, make_body, make_cluster
 
-from tfcluster import Colocate, Job, ManifestError, Spread
+from tfcluster import Colocate, Job, Spread
 from tfcluster import TFCluster as Declared
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.edited import edited_field
@@ -235,10 +235,3 @@ def test_places_are_said_in_python():
         "colocate": {"topologyKey": ZONE},
         "spread": [{"topologyKey": HOST, "jobs": ["ps"], "maxSkew": 2}],
     }
-    again = Declared.from_manifest(body)
-    assert (again.colocate, again.spread) == (near, apart)
-    wrong = merge_patch(body, {"spec": {"scheduling": {"spread": [{"topologyKey": HOST, "skew": 1}]}}})
-    with pytest.raises(ManifestError, match=r"spec\.scheduling\.spread\[0\]\.skew"):
-        Declared.from_manifest(wrong)
-    with pytest.raises(ManifestError, match=r"spec\.scheduling\.spread: write a list"):
-        Declared.from_manifest(merge_patch(body, {"spec": {"scheduling": {"spread": {}}}}))

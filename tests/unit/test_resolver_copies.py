@@ -13,11 +13,11 @@ from simulation.actors import forge_resolver
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
 from simulation.world import World
+from support.memory_kubernetes import Admission, Refusal
 from unit.async_tests import simulated, within
 from unit.in_memory import creates, groups_of, make_body, make_cluster, settled
 from unit.test_survival import said
 
-from memory_kubernetes import Admission, Refusal
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import has_resolver_delivered, parse
 from tfcluster_operator.life.roster import call_roll

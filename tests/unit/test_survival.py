@@ -13,12 +13,12 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.plans import Plan
 from simulation.workloads import job, ready
 from simulation.world import World
+from support.memory_kubernetes import Answer
 from support.virtual_time import run_in_virtual_time
 from unit.async_tests import simulated, within
 from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
-from memory_kubernetes import Answer
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client

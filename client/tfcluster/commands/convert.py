@@ -33,7 +33,7 @@ _REMOVE_FIRST: Final = (
 @kubernetes
 @examples("""
 $ tfcluster convert -f tfjob.yaml
-$ tfcluster convert -f tfjob.yaml --check -q
+$ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
@@ -48,9 +48,9 @@ def convert_command(
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
-    The manifests go to stdout, with their comments and all other objects of the files. The report goes to stderr. The
-    exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or --check
-    finds a difference; in that case nothing is printed.
+    The manifests go to stdout, with all other objects of the files, which are not changed. The report goes to stderr.
+    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or
+    --check finds a difference; in that case nothing is printed.
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")

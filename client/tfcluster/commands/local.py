@@ -31,9 +31,6 @@ def local_command() -> None:
 )
 @click.option("--python", metavar="PATH", help="The interpreter for the tasks.  [default: the one that runs tfcluster]")
 @click.option(
-    "--gpus", type=click.IntRange(0, 10_000), help="How many GPUs to grant.  [default: those of this machine]"
-)
-@click.option(
     "--map",
     "maps",
     multiple=True,
@@ -51,24 +48,21 @@ def local_command() -> None:
     "--timeout", type=seconds, metavar="TIME", help="Stop after this time, with exit code 124; 0 means never."
 )
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
-@click.option("--keep", is_flag=True, help="Keep logs and volumes until the next run of that name.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the tasks' logs.")
 @examples(
     """
     $ tfcluster local run -f digits.yaml --map /opt/examples=.
-    $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m
+    $ tfcluster local run -f digits.yaml --timeout 5m
     """
 )
 def run_command(
     *,
     files: tuple[str, ...],
     python: str | None,
-    gpus: int | None,
     maps: tuple[str, ...],
     entry_points: tuple[str, ...],
     timeout: float | None,
     name: str | None,
-    keep: bool,
     quiet: bool,
 ) -> None:
     """Run each task of a manifest as a local process, until the cluster completes or you press Ctrl-C.
@@ -77,7 +71,7 @@ def run_command(
     commands work on it with --local.  The exit code is 0 if it succeeded, 1 if it failed, 124 after --timeout,
     130 after Ctrl-C.
     """
-    from tfcluster.local import devices, manifest
+    from tfcluster.local import manifest
     from tfcluster.local.environment import PathMapping
     from tfcluster.local.run import Options, run
 
@@ -90,11 +84,9 @@ def run_command(
         objects=objects,
         name=_name(name or clusters[0]["metadata"]["name"]),
         python=_interpreter(python),
-        gpus=devices.detect() if gpus is None else gpus,
         mapped=mapped,
         entry_points=programs,
         timeout=timeout or None,
-        keep=keep,
         quiet=quiet,
     )
     sys.exit(run(options).code)
@@ -104,21 +96,43 @@ def run_command(
 @output("table", "json", "yaml")
 @examples("$ tfcluster local list")
 def list_command(*, output: Format) -> None:
-    """List the runs on this machine."""
+    """List the runs on this machine, and the volumes that earlier ones left."""
     from tfcluster.local import session
 
     found: list[dict[str, Any]] = [
-        {"name": one.name, **one.about(), "folder": str(one.folder)} for one in session.running()
+        {
+            "name": one.name,
+            "running": one.runs,
+            **one.about(),
+            "folder": str(one.folder),
+            "volumes": list(map(str, one.claims)),
+        }
+        for one in session.known()
     ]
+    found = [one for one in found if one["running"] or one["volumes"]]
     if output != "table":
         data(found, output)
         return
-    if not found:
+    if not any(one["running"] for one in found):
         say("nothing is running; start a run with `tfcluster local run -f FILE`")
     for one in found:
-        age = time.time() - one.get("began", time.time())
-        clusters = ", ".join(one.get("clusters", ()))
-        click.echo(f"{one['name']}: {clusters}; process {one.get('pid', '?')}, for {age:.0f} s; {one['folder']}")
+        if one["running"]:
+            age = time.time() - one.get("began", time.time())
+            clusters = ", ".join(one.get("clusters", ()))
+            click.echo(f"{one['name']}: {clusters}; process {one.get('pid', '?')}, for {age:.0f} s; {one['folder']}")
+        else:
+            click.echo(f"{one['name']}: not running; volumes in {', '.join(one['volumes'])}")
+
+
+@local_command.command()
+@click.argument("name")
+@examples("$ tfcluster local delete digits")
+def delete_command(*, name: str) -> None:
+    """Delete the volumes that a run left on this machine."""
+    from tfcluster.local import session
+
+    session.delete(_name(name))
+    say(f"deleted the volumes of {name}")
 
 
 @local_command.command()

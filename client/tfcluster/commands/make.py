@@ -155,20 +155,11 @@ It stays when the cluster is deleted; `tfcluster create --apply` lets it go with
 
 
 def _as_text(recipe: Recipe, manifest: Any, comments: Comments, program: Any) -> str:
-    of_the_cluster = _with_comments(manifest, comments, _HEAD.format(name=recipe.name))
-    if program is None:
-        return of_the_cluster
-    return of_the_cluster + "---\n" + _with_comments(program, {}, _OF_THE_PROGRAM)
+    from tfcluster.manifest.yaml import write
 
-
-def _with_comments(body: Any, comments: Comments, head: str) -> str:
-    from tfcluster.convert.yaml import Comment, dump, put_in
-
-    found = [
-        Comment(f"# {line}", alone=True, path=path) for path, words in comments.items() for line in words.splitlines()
-    ]
-    text = put_in(dump(body, like="key:\n  - item\n"), found, lambda path: (path, True))
-    return "".join(f"# {line}\n" for line in head.splitlines()) + text
+    head = [*_HEAD.format(name=recipe.name).splitlines(), *(f"{of}: {words}" for of, words in comments.items())]
+    parts = [(head, manifest), *([(_OF_THE_PROGRAM.splitlines(), program)] if program else ())]
+    return "---\n".join("".join(f"# {line}\n" for line in lines) + write(body, width=1 << 20) for lines, body in parts)
 
 
 def _create(client: Client, recipe: Recipe, manifest: Any) -> None:

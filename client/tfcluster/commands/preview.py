@@ -1,4 +1,4 @@
-"""``tfcluster render``, ``diff`` and ``matrix``: what a manifest means, and what applying it would do."""
+"""``tfcluster render``, ``validate``, ``diff`` and ``matrix``: what a manifest means, and what applying it would do."""
 
 from __future__ import annotations
 
@@ -134,6 +134,33 @@ def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{namespace}-{stem}" if several else stem
 
 
+@click.command()
+@options.files
+@click.option("-n", "--namespace", default="default", show_default=True, help="The namespace of objects without one.")
+@options.examples("""
+    $ tfcluster validate -f digits.yaml
+""")
+def validate_command(*, files: tuple[str, ...], namespace: str) -> None:
+    """Validate the TFClusters in files, without a Kubernetes cluster.
+
+    This applies the schema and the rules of the CRD, as `kubectl apply` does, and then what the operator would reject.
+    The exit code is 1 if a TFCluster is not valid.
+    """
+    from tfcluster.manifest.files import read_clusters
+    from tfcluster.manifest.validate import declare
+
+    found: list[ManifestError] = []
+    for manifest in read_clusters(files).clusters:
+        try:
+            declare(manifest, namespace)
+        except ManifestError as error:
+            found.append(error)
+        else:
+            click.echo(f"{manifest.place()}: TFCluster {manifest.name} is valid")
+    if found:
+        raise ManifestError("\n".join(map(str, found)))
+
+
 class _Comparison(click.Command):
     """A command that says by its exit code whether something differs, or that it does not know."""
 
@@ -155,7 +182,7 @@ class _Comparison(click.Command):
 """)
 @click.pass_context
 def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:
-    """Show what applying a manifest would change: fields, pods, and what tasks see.
+    """Show what applying a manifest would change: fields, pods and other objects.
 
     Nothing is changed. The exit codes are those of `kubectl diff`: 0 no difference, 1 a difference, 2 the comparison
     failed.
@@ -198,7 +225,7 @@ def _lines(edit: Edit) -> Iterator[Text]:
     elif not edit.fields:
         yield styled(f"{where}: nothing differs", "name")
     else:
-        yield styled(f"{where}: {count(len(edit.fields), 'field')} would change, {edit.how}", "name")
+        yield styled(f"{where}: {count(len(edit.fields), 'field')} would change", "name")
     for field in edit.fields:
         yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
     for pods in edit.pods:
@@ -210,17 +237,6 @@ def _lines(edit: Edit) -> Iterator[Text]:
     for one in edit.objects:
         sign, style = (_SIGNS | _SIGNS_OF_ENDS)[one.what]
         yield _line(sign, style, f"{one.kind} {one.name} is {_DONE[one.what]}")
-    for seen in edit.views:
-        readers = spell_tasks(tuple((seen.job, index) for index in seen.tasks))
-        told = [
-            *([f"can now see {spell_tasks(seen.added)}"] if seen.added else ()),
-            *([f"no longer sees {spell_tasks(seen.removed)}"] if seen.removed else ()),
-            *([f"{spell_tasks(seen.moved)} has another address"] if seen.moved else ()),
-            *([f"{spell_tasks(seen.filters)} has other device filters"] if seen.filters else ()),
-            *(f"other {one}" for one in seen.others),
-        ]
-        epochs = "" if seen.epochs[0] == seen.epochs[1] else f" (epoch {seen.epochs[0]} -> {seen.epochs[1]})"
-        yield _line("~", "waiting", f"view of {readers}: {', '.join(told) or 'written again'}{epochs}")
     for note in edit.notes:
         yield _line("!", "bad", note)
 
@@ -240,11 +256,6 @@ def _value(value: Any) -> str:
 
 def _edit_document(edit: Edit) -> dict[str, Any]:
     document = asdict(edit)
-    for view in document["views"]:
-        view["epochs"] = [*view["epochs"]]
-        for key in ("added", "removed", "moved", "filters"):
-            view[key] = [spell(*task) for task in view[key]]
-        view["tasks"] = [spell(view["job"], index) for index in view["tasks"]]
     for pods in document["pods"]:
         pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
     return {"differs": edit.differs, **document}

@@ -26,13 +26,13 @@ COMMANDS: Final = {
         "wait": "Wait until a TFCluster reaches a goal.",
         "events": "Print the events of a cluster and its pods, the oldest first.",
         "doctor": "Find problems of the installation or a cluster, and what to do.",
-        "report": "Write a tar.gz file for a bug report.",
     },
     "Make": {
         "create": "Generate a manifest from a few options.",
         "convert": "Convert Kubeflow's TFJobs to TFClusters.",
+        "validate": "Validate the TFClusters in files, without a Kubernetes cluster.",
         "render": "Print the objects that the operator would create, and the view of each task.",
-        "diff": "Show what applying a manifest would change: fields, pods, and what tasks see.",
+        "diff": "Show what applying a manifest would change: fields, pods and other objects.",
         "apply": "Create or update TFClusters from files.",
     },
     "Change": {
@@ -43,20 +43,21 @@ COMMANDS: Final = {
         "delete": "Delete TFClusters with everything that they own.",
     },
     "Work with": {
-        "session": "Forward local ports to tasks, until Ctrl-C.",
+        "port-forward": "Forward local ports to tasks, until Ctrl-C.",
         "local": "Run a TFCluster on this machine, without Kubernetes.",
+        "version": "Print the versions of the client and of the operator in the cluster.",
         "completion": "Print the shell completion script.",
     },
 }
 _MODULES: Final = {
     "status": ("status",),
     "logs": ("logs", "events", "wait"),
-    "doctor": ("doctor", "report"),
+    "doctor": ("doctor", "version"),
     "make": ("create", "apply"),
-    "preview": ("render", "diff", "matrix"),
+    "preview": ("render", "validate", "diff", "matrix"),
     "convert": ("convert",),
     "change": ("scale", "suspend", "resume", "restart", "delete"),
-    "session": ("session",),
+    "port_forward": ("port-forward",),
     "local": ("local",),
     "root": ("completion",),
 }
@@ -78,7 +79,7 @@ class _Root(click.Group):
             return None
         name = next(module for module, names in _MODULES.items() if cmd_name in names)
         module = importlib.import_module(f"tfcluster.commands.{name}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, type=ClusterName())
 @place
 @click.option("-A", "--all-namespaces", is_flag=True, help="List the clusters of all namespaces.")
-@click.option("-w", "--watch", is_flag=True, help="Redraw at each change; on a pipe, print each change.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again at each change.")
 @click.option("--all-tasks", is_flag=True, help="Show each task, also if many neighbours are alike.")
 @output_option("table", "json", "yaml")
 @examples("""
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     $ tfcluster status digits
     $ tfcluster status digits -o json
     tfcluster status digits --watch
-    tfcluster status digits -o json | jq -r '.jobs[].tasks[] | select(.state != "Ready") | .name'
+    tfcluster status digits -o json | jq -r '.tasks[] | select(.state != "Ready") | .name'
 """)
 def status_command(
     *, client: Client, name: str | None, all_namespaces: bool, watch: bool, all_tasks: bool, output: Format
@@ -44,10 +44,9 @@ def status_command(
     if it is not ready. In a large cluster, neighbouring tasks that are alike share a line. The reasons are explained
     in docs/conditions.md.
 
-    With -o json or yaml, one cluster has the keys name, namespace, state, reason, message, notices, ready, restarts,
-    backoffLimit, epoch, generation, isolation, accelerators, queue, created, started, finished, waitingSince, deadline,
-    deletedAt, lastRestart, gaps and jobs; jobs have tasks, each with its state, cause, pod, node, devices and view.
-    With --watch there is one JSON document a line.
+    With -o json or yaml, one cluster has the keys metadata, state, reason, message, status (as in the API), notices,
+    gaps and tasks; each task has its name, state, message, podName, nodeName, devices and view. A list has the key
+    items. With --watch there is one JSON document a line.
 
     The exit code is 0, and 1 if there is no cluster of that name.
     """
@@ -60,10 +59,10 @@ def status_command(
     from tfcluster.status import load
 
     if name is not None:
-        shown = _of_one(load.look(client.api, name)[1], None, all_tasks)
+        shown = _of_one(load.look(client.api, name)[1], all_tasks)
     else:
         pictures = load.look_at_all(client.api, namespace)
-        shown = _of_all(pictures, (), namespace)
+        shown = _of_all(pictures, namespace)
         if not pictures and output == "table":
             where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
             printing.say(f"There is no TFCluster {where}. Create one with `tfcluster create`.")
@@ -79,45 +78,40 @@ class _Shown(NamedTuple):
 
     document: Any
     lines: list[Text]
-    news: list[str]
 
 
-def _of_one(picture: Picture, before: Picture | None, all_tasks: bool) -> _Shown:
-    from tfcluster.status.document import changes, document_of
+def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
+    from tfcluster.status.document import document_of
     from tfcluster.status.text import UNFOLDED, draw
 
     lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
-    return _Shown(document_of(picture), lines, [*changes(before, picture)])
+    return _Shown(document_of(picture), lines)
 
 
-def _of_all(pictures: Sequence[Picture], before: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
-    from tfcluster.status.document import changes_of_list, list_of
+def _of_all(pictures: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
+    from tfcluster.status.document import row_of
     from tfcluster.status.text import draw_list
 
     lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
-    return _Shown(list_of(pictures), lines, [*changes_of_list(before, pictures)])
+    return _Shown({"items": [row_of(one) for one in pictures]}, lines)
 
 
 def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
     from tfcluster.status import load
 
-    before: Picture | None = None
     for picture in load.watch(client.api, name, tick=_tick()):
         if picture is None:
             printing.say(f"TFCluster {name} was deleted.")
             return
-        yield _of_one(picture, before, all_tasks)
-        before = picture
+        yield _of_one(picture, all_tasks)
 
 
 def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
     from tfcluster.status import load
 
-    before: list[Picture] = []
     for pictures, trouble in load.watch_all(client.api, namespace, tick=_tick()):
-        yield _of_all(pictures, before, namespace, trouble)
-        before = pictures
+        yield _of_all(pictures, namespace, trouble)
 
 
 def _tick() -> float | None:
@@ -140,8 +134,9 @@ def _follow(seen: Iterator[_Shown], kind: Format) -> None:
         _live(seen)
     else:
         for shown in seen:
-            for line in shown.news:
-                click.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}")
+            for line in shown.lines:
+                printing.console().print(line)
+            click.echo()
 
 
 def _live(seen: Iterator[_Shown]) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from tfcluster.convert import run_policy, templates, tfjob
 from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves, said
-from tfcluster.convert.yaml import plain
 from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
@@ -42,10 +41,7 @@ class Conversion:
 
 
 def convert(manifest: Mapping[str, Any]) -> Conversion:
-    """Convert a TFJob.
-
-    Every value of the manifest has a verdict, or a node around it has one.
-    """
+    """Convert a TFJob."""
     findings = Findings()
     version = str(manifest.get("apiVersion"))
     findings.move(("apiVersion",), ("apiVersion",))
@@ -74,8 +70,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
 def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
     """Say what the API server or the operator would reject or drop, by its place in the TFJob."""
     refused = [one.path for one in findings.verdicts if one.outcome is Outcome.REFUSED]
-    body = plain(cluster)
-    for one in problems(body) or unreadable(complete(body, "default")):
+    for one in problems(cluster) or unreadable(complete(cluster, "default")):
         known = [(from_, to) for from_, to in findings.moved.items() if one.where[: len(to)] == to]
         source, target = max(known, key=lambda pair: len(pair[1]), default=((), ()))
         path = (*source, *one.where[len(target) :])

@@ -13,9 +13,8 @@ from tfcluster.convert import tfjob
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.templates import addresses_in, labels_in, texts
 from tfcluster.convert.tfjob import Path, TFJob, spelled
-from tfcluster.convert.yaml import Comment, as_written, dump, put_in, taken_out
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.yaml import ProblemError, documents
+from tfcluster.manifest.yaml import ProblemError, documents, write
 from tfcluster_operator.declaration import naming
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -25,6 +24,8 @@ _CORRECT: Final = "Correct it there."
 _TEMPLATES: Final = (
     "If this is a Helm template, run `helm template` first. Otherwise write a value for {{…}}, convert, and restore it."
 )
+#: No line is folded.
+_WIDTH: Final = 1 << 20
 _LISTS: Final = ("List", "TFJobList")
 
 
@@ -73,16 +74,15 @@ def _remarks(others: list[Mapping[str, Any]], jobs: list[tfjob.TFJob]) -> list[s
 def convert_object(manifest: Mapping[str, Any]) -> Stream:
     """Convert one TFJob that was read elsewhere, such as from an API server."""
     conversion = convert(manifest)
-    return Stream(dump(conversion.cluster), (conversion,), ())
+    return Stream(write(conversion.cluster, width=_WIDTH), (conversion,), ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One document: its text with the separator before it, what Kubernetes reads in it, and whether it is YAML."""
+    """One document: its text with the separator before it, and what Kubernetes reads in it."""
 
     text: str
     value: Any
-    is_yaml: bool
 
 
 def _parts(text: str, name: str) -> Iterator[_Part]:
@@ -100,12 +100,12 @@ def _parts(text: str, name: str) -> Iterator[_Part]:
             hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES if "{{" in part else _CORRECT
             raise ManifestError(f"{name}:{line}: {error.words}", hint=hint) from error
         if len(found) == 1:
-            yield _Part(part, found[0].value, found[0].node is not None)
+            yield _Part(part, found[0].value)
         else:
             for one in found:
-                yield _Part(f"---\n{json.dumps(one.value, indent=2)}\n", one.value, is_yaml=False)
+                yield _Part(f"---\n{json.dumps(one.value, indent=2)}\n", one.value)
             if not found:
-                yield _Part(part, None, is_yaml=True)
+                yield _Part(part, None)
 
 
 def _items(document: Any) -> list[Any]:
@@ -124,54 +124,22 @@ def _named(item: Any, within: Mapping[str, Any]) -> Any:
 
 
 def _convert(part: _Part) -> tuple[str, list[Conversion]]:
-    """Convert the TFJobs of one document, and put the comments of its text into the new one."""
-    bare, found = taken_out(part.text) if part.is_yaml else ("", [])
-    document = as_written(bare, part.value) if part.is_yaml else part.value
-    moved: dict[Path, Path] = {}
-    if tfjob.is_tfjob(document):
-        conversions = [convert(document)]
-        moved |= conversions[0].moved
+    """Convert the TFJobs of one document."""
+    if tfjob.is_tfjob(part.value):
+        conversions = [convert(part.value)]
         result: Any = conversions[0].cluster
     else:
-        conversions, items = [], []
-        for index, item in enumerate(document["items"]):
-            moved["items", index] = ("items", index)
-            if tfjob.is_tfjob(item):
-                one = convert(item)
-                conversions.append(one)
-                moved |= {("items", index, *path): ("items", index, *to) for path, to in one.moved.items()}
-                items.append(one.cluster)
-            else:
-                items.append(item)
-        moved |= {("apiVersion",): ("apiVersion",), ("kind",): ("kind",), ("items",): ("items",)}
-        rest = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "items", "metadata")}
+        found = [convert(item) if tfjob.is_tfjob(item) else item for item in part.value["items"]]
+        conversions = [one for one in found if isinstance(one, Conversion)]
+        items = [one.cluster if isinstance(one, Conversion) else one for one in found]
+        rest = {
+            key: value for key, value in part.value.items() if key not in ("apiVersion", "kind", "items", "metadata")
+        }
         result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
     if any(one.cluster is None for one in conversions):
         return "", conversions
-    text = dump(result, like=part.text if part.is_yaml else "")
     head = _HEAD.match(part.text)
-    return (head[0] if head is not None else "") + _with_comments(text, found, moved), conversions
-
-
-def _with_comments(text: str, found: list[Comment], moved: Mapping[Path, Path]) -> str:
-    def target(path: Path) -> tuple[Path, bool]:
-        for length in range(len(path), 0, -1):
-            if (to := moved.get(path[:length])) is not None:
-                return (*to, *path[length:]), True
-        return (), False
-
-    woven = put_in(text, found, target) if found else text
-    if _value(woven) == _value(text):
-        return woven
-    # NB: a line that cannot take a comment is rare; all of them before the document are better than a broken one.
-    return "".join(f"{one.text}\n" for one in found if one.text) + text
-
-
-def _value(text: str) -> Any:
-    try:
-        return documents(text.encode())[0].value
-    except ProblemError:
-        return None
+    return (head[0] if head is not None else "") + write(result, width=_WIDTH), conversions
 
 
 _IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)

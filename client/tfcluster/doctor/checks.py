@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 from tfcluster_operator.declaration import reasons
 
-Verdict = Literal["ok", "warning", "failed", "unknown", "skipped"]
+Verdict = Literal["ok", "warning", "failed", "unknown"]
 
-#: From the worst on; "unknown" is what this user may not see, "skipped" what does not apply here.
-GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok", "skipped")
+#: From the worst on; "unknown" is what this user may not see.
+GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for, unknown
 from tfcluster.doctor.facts import Surroundings
-from tfcluster.kube.api import Object
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
-from tfcluster_operator.declaration.quantities import quantity, whole
 
 _WAITS: Final = (
     (
@@ -52,14 +50,11 @@ _STANDING: Final[Mapping[str, Verdict]] = {
 }
 
 
-def judge_cluster(picture: Picture, limits: Mapping[str, Mapping[str, int]], found: Surroundings) -> Iterator[Check]:
+def judge_cluster(picture: Picture, found: Surroundings | None) -> Iterator[Check]:
     yield from _conditions(picture)
     yield from _tasks(picture)
-    yield from _references(found)
-    yield from _devices(picture, limits, found.nodes)
-    yield from _quotas(found.quotas)
-    yield from _service(picture, found.service)
-    yield from _isolation(picture, found)
+    if found is not None:
+        yield from _isolation(picture, found)
 
 
 def _conditions(picture: Picture) -> Iterator[Check]:
@@ -104,79 +99,6 @@ def _tasks(picture: Picture) -> Iterator[Check]:
 
 def _named(tasks: Iterable[TaskPicture]) -> str:
     return few([task.name for task in tasks])
-
-
-def _references(found: Surroundings) -> Iterator[Check]:
-    for one in found.missing:
-        message = f"{one.kind} {one.name}, which the template of job {one.job} names, does not exist in this namespace"
-        yield Check("references", "failed", message, f"Create {one.kind} {one.name}, or correct the template.")
-    if found.unseen:
-        named = ", ".join(dict.fromkeys(f"{one.kind} {one.name}" for one in found.unseen))
-        yield Check("references", "unknown", f"you may not see whether these exist: {named}")
-
-
-def _devices(picture: Picture, limits: Mapping[str, Mapping[str, int]], nodes: Any) -> Iterator[Check]:
-    asked = {resource for of_job in limits.values() for resource in of_job}
-    if asked and isinstance(nodes, Unknown):
-        yield Check("devices", "unknown", f"whether nodes have {', '.join(sorted(asked))} cannot be seen: {nodes.why}")
-        return
-    for resource in sorted(asked):
-        most = max(of_job.get(resource, 0) for of_job in limits.values())
-        desired = {job.name: job.desired for job in picture.jobs}
-        total = sum(of_job.get(resource, 0) * desired.get(job, 0) for job, of_job in limits.items())
-        yield _device(resource, most, total, [_allocatable(node, resource) for node in nodes])
-
-
-def _device(resource: str, most: int, total: int, offered: list[int]) -> Check:
-    if not any(offered):
-        remedy = f"Install the device plugin of {resource}, or add nodes with such devices."
-        return Check("devices", "failed", f"no node has {resource} to give", remedy)
-    if max(offered) < most:
-        message = f"a task asks for {most} {resource}, and no node has more than {max(offered)}"
-        return Check("devices", "failed", message, "Ask for fewer in the template, or add larger nodes.")
-    if sum(offered) < total:
-        message = f"the tasks ask for {total} {resource} together, and all nodes have {sum(offered)}"
-        return Check("devices", "warning", message, "Declare fewer replicas, or add nodes.")
-    return Check("devices", "ok", f"the tasks ask for {total} {resource}, and the nodes have {sum(offered)}")
-
-
-def _allocatable(node: Object, resource: str) -> int:
-    if (node.get("spec") or {}).get("unschedulable"):
-        return 0
-    return whole(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)) or 0
-
-
-def _quotas(quotas: Any) -> Iterator[Check]:
-    if isinstance(quotas, Unknown):
-        yield from unknown("quotas", quotas)
-        return
-    full = []
-    for quota in quotas:
-        status = quota.get("status") or {}
-        used, hard = status.get("used") or {}, status.get("hard") or {}
-        full += [
-            f"{resource} of {quota['metadata']['name']} ({used.get(resource, 0)} of {limit})"
-            for resource, limit in sorted(hard.items())
-            if (quantity(used.get(resource, 0)) or 0) >= (quantity(limit) or 0)
-        ]
-    if full:
-        remedy = "Raise the quota, or remove something, if pods are missing."
-        yield Check("quotas", "warning", f"nothing is left of {', '.join(full)}", remedy)
-    else:
-        yield Check("quotas", "ok", "no quota is used up" if quotas else "there is no quota")
-
-
-def _service(picture: Picture, service: Object | Unknown | None) -> Iterator[Check]:
-    if isinstance(service, Unknown):
-        yield from unknown("service", service)
-    elif service is None and picture.standing.state not in {"Unseen", "Deleting", "Elsewhere", "Updating"}:
-        remedy = "Read the operator's log: it makes the Service before the first pod."
-        yield Check("service", "failed", f"Service {picture.name} does not exist: no task has an address", remedy)
-    elif service is not None and (service.get("spec") or {}).get("clusterIP") != "None":
-        remedy = "Find out who changed it; the operator makes it headless again."
-        yield Check("service", "failed", f"Service {picture.name} is not headless: tasks have no address", remedy)
-    elif service is not None:
-        yield Check("service", "ok", f"Service {picture.name} is headless: each task has an address")
 
 
 def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import tfcluster_resolver
 from tfcluster.doctor.checks import Check, Unknown, unknown
-from tfcluster.doctor.facts import RIGHTS, Installation, Leader, options_of
+from tfcluster.doctor.facts import RIGHTS, Installation, options_of
 from tfcluster.kube.api import Object
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
@@ -115,7 +115,6 @@ def _operator(found: Installation) -> Iterator[Check]:
     for one in found.operators:
         yield _available(one)
         yield from _version(one)
-        yield from _leader(one, found)
     yield _namespaces(found)
 
 
@@ -163,30 +162,6 @@ def _version(deployment: Object) -> Iterator[Check]:
 
 def _minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _leader(deployment: Object, found: Installation) -> Iterator[Check]:
-    key = (deployment["metadata"].get("namespace", ""), deployment["metadata"]["name"])
-    if key not in found.leaders:
-        return
-    leader = found.leaders[key]
-    logs = f"Read its log: kubectl logs {_pods(deployment)} --all-containers"
-    if isinstance(leader, Unknown):
-        yield Check("leader", "unknown", leader.why)
-    elif leader is None:
-        yield Check("leader", "failed", "no operator has ever led: there is no Lease", logs)
-    else:
-        yield _led(leader, logs)
-
-
-def _led(leader: Leader, logs: str) -> Check:
-    if not leader.renewed:
-        told = f"{leader.holder} does not renew it" if leader.holder else "nobody holds it"
-        return Check("leader", "failed", f"no operator leads: there is Lease {leader.name}, and {told}", logs)
-    message = f"{leader.holder} leads"
-    if abs(leader.skew) > 60:
-        return Check("leader", "warning", f"{message}; its clock and this machine's differ by {leader.skew:.0f} s")
-    return Check("leader", "ok", message)
 
 
 def _namespaces(found: Installation) -> Check:

@@ -83,10 +83,10 @@ FIELD_MANAGER: Final = "tfcluster-client"
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
 _CREATED: Final = 201
+_POD: Final = "the pod"
 #: What would lead to another object, or to all of them (kubernetes.io, "Object Names and IDs": path segment names).
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -102,16 +102,9 @@ PODS: Final = Resource("v1", "pods")
 SERVICES: Final = Resource("v1", "services")
 CONFIG_MAPS: Final = Resource("v1", "configmaps")
 EVENTS: Final = Resource("v1", "events")
-NODES: Final = Resource("v1", "nodes", namespaced=False)
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io/v1", "networkpolicies")
-DISRUPTION_BUDGETS: Final = Resource("policy/v1", "poddisruptionbudgets")
-POD_GROUPS: Final = Resource("scheduling.k8s.io/v1beta1", "podgroups")
-POD_GROUPS_OF_PLUGINS: Final = Resource("scheduling.x-k8s.io/v1alpha1", "podgroups")
-POD_GROUPS_OF_VOLCANO: Final = Resource("scheduling.volcano.sh/v1beta1", "podgroups")
 WORKLOADS: Final = Resource("kueue.x-k8s.io/v1beta2", "workloads")
-RESOURCE_QUOTAS: Final = Resource("v1", "resourcequotas")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 TFJOBS: Final = Resource("kubeflow.org/v1", "tfjobs")
 
@@ -119,9 +112,12 @@ TFJOBS: Final = Resource("kubeflow.org/v1", "tfjobs")
 class KubernetesApi:
     """One API server, as one user, with one namespace that is meant where none is named."""
 
-    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+    def __init__(
+        self, configuration: client.Configuration, namespace: str, source: str = "", context: str | None = None
+    ) -> None:
         self.namespace = namespace
         self.source = source
+        self.context = context
         self.configuration = configuration
         # NB: what is followed for hours would wait for ever on a connection that died without a word.
         configuration.keep_alive = True
@@ -132,16 +128,7 @@ class KubernetesApi:
     def connect(
         cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
     ) -> KubernetesApi:
-        """Find credentials as kubectl does, or those of the pod that this process is in.
-
-        Args:
-            kubeconfig: the file; by default ``$KUBECONFIG`` or ``~/.kube/config``, else the pod's service account.
-            context: the context in it, if not the current one.
-            namespace: the namespace, if not that of the context or of the pod.
-
-        Raises:
-            UnreachableError: there are none, or they cannot be read.
-        """
+        """Find credentials as kubectl does, or those of the pod that this process is in."""
         configuration = client.Configuration()
         own = None if kubeconfig is None else str(kubeconfig)
         # NB: the official client reads KUBECONFIG when it is imported, and a notebook sets it later.
@@ -160,14 +147,14 @@ class KubernetesApi:
                 f"the kubeconfig cannot be read: {brief_of_kubeconfig(error)}",
                 hint=f"It is {file or '~/.kube/config'}; name another one with --kubeconfig or KUBECONFIG.",
             ) from error
-        return cls(configuration, namespace or of_context or "default", file or "~/.kube/config")
+        return cls(configuration, namespace or of_context or "default", file or "~/.kube/config", context)
 
     @classmethod
     def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:
         try:
             config.load_incluster_config(client_configuration=configuration)
             folder = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-            return cls(configuration, namespace or (folder / "namespace").read_text(encoding="utf-8"), "the pod")
+            return cls(configuration, namespace or (folder / "namespace").read_text(encoding="utf-8"), _POD)
         except (ConfigException, OSError) as error:
             raise UnreachableError(
                 f"no credentials: {error}",
@@ -180,6 +167,12 @@ class KubernetesApi:
         """The API server, for messages; a path may be a secret and is left out."""
         found = urlsplit(str(self.configuration.host))
         return f"{found.scheme}://{found.netloc}"
+
+    @property
+    def kubectl_options(self) -> list[str]:
+        """The options with which kubectl reaches the same API server."""
+        file = [] if self.source in ("", _POD) else ["--kubeconfig", str(Path(self.source).expanduser())]
+        return [*file, *(["--context", self.context] if self.context else [])]
 
     # --- reading
 
@@ -202,14 +195,6 @@ class KubernetesApi:
         if found is None:
             raise no_cluster(name, namespace or self.namespace)
         return found
-
-    def exists(self, resource: Resource, name: str) -> bool:
-        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for."""
-        try:
-            self._open("GET", self._path(resource, None, name), accept=_METADATA_ALONE).read()
-        except NotFoundError:
-            return False
-        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         query = _query(labelSelector=labels, fieldSelector=fields, limit=_PAGE)
@@ -284,10 +269,7 @@ class KubernetesApi:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
-
-        With a UID in its metadata, it changes the object of that UID only.
-        """
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
         path = self._path(resource, namespace, name, subresource)
         query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
@@ -313,19 +295,6 @@ class KubernetesApi:
 
     # --- pods
 
-    def log(
-        self,
-        pod: str,
-        namespace: str | None = None,
-        *,
-        container: str = "",
-        previous: bool = False,
-        tail: int | None = None,
-    ) -> Iterator[str]:
-        """Give the lines of a container's log so far; raises NotFoundError, RefusedError and UnreachableError."""
-        for line in _lines(self.open_log(pod, namespace, container=container, previous=previous, tail=tail)):
-            yield line.decode("utf-8", "replace")
-
     def open_log(
         self,
         pod: str,
@@ -350,15 +319,6 @@ class KubernetesApi:
             timestamps="true" if timestamps else "",
         )
         return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
-
-    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
-        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
-        path = self._path(PODS, namespace, pod, "portforward")
-        headers = {"User-Agent": self._client.user_agent}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
-        return f"{self.server}{path}?ports={port}", headers
-
-    # --- the rest
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Tell whether this user may do something; raises RefusedError."""

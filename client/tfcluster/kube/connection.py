@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from weakref import WeakSet
 
 import yaml
 from kubernetes import client, config
-from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config import kube_config
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -66,24 +64,6 @@ def _heard() -> Iterator[list[str]]:
         yield said
     finally:
         logger.removeHandler(listener)
-
-
-def tls_and_proxy(configuration: client.Configuration) -> tuple[ssl.SSLContext | None, str | None]:
-    """Read how a websocket reaches the API server: the TLS context, None for plain HTTP, and the URL of a proxy."""
-    server = str(configuration.host)
-    proxy = configuration.proxy or None
-    if proxy and should_bypass_proxies(server, configuration.no_proxy or ""):
-        proxy = None
-    if not server.startswith("https:"):
-        return None, proxy
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
-    if configuration.assert_hostname is False or not configuration.verify_ssl:
-        context.check_hostname = False
-    if not configuration.verify_ssl:
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context, proxy
 
 
 class Cut:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from memory_kubernetes import Answer, MemoryKubernetes, Refusal, Request
-from memory_kubernetes.serving import read_request
+from tfcluster.local.store import Answer, Refusal, Request, Store
+from tfcluster.local.store.serving import read_request
 
 HOST: Final = "127.0.0.1"
 _USER: Final = "local-user"
@@ -24,10 +24,11 @@ LogOf = Callable[[str, str, Mapping[str, str]], AsyncIterator[bytes]]
 
 
 class ApiServer:
-    """Serves a MemoryKubernetes by HTTP on 127.0.0.1."""
+    """Serves a store by HTTP on 127.0.0.1."""
 
-    def __init__(self, kube: MemoryKubernetes, token: str, log_of: LogOf | None = None) -> None:
-        self._kube = kube
+    def __init__(self, store: Store, token: str, log_of: LogOf | None = None) -> None:
+        self._store = store
+        self.token = token
         self._token = token.encode()
         self._log_of = log_of
         self._runner: web.AppRunner | None = None
@@ -65,7 +66,7 @@ class ApiServer:
         )
         if request.resource == "pods" and request.subresource == "log" and self._log_of is not None:
             return await self._log(http, request, self._log_of)
-        answer = self._kube.serve(request)
+        answer = self._store.serve(request)
         if answer.watch is None:
             return _plain(answer)
         response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))

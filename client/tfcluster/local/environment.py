@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from tfcluster.local.addresses import Addresses
 from tfcluster.local.containers import Actions, Container, Prepared
-from tfcluster.local.devices import Devices
 from tfcluster.local.logs import ContainerLog
 from tfcluster.local.processes import Command
+from tfcluster.local.session import CLAIMS
 from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, config_files, secret_values, value_of
 from tfcluster_resolver import contract
 
@@ -108,12 +108,14 @@ Object = Mapping[str, Any]
 #: What programs get from the environment of ``tfcluster local run``: where things are, and how to reach the network.
 INHERITED: Final = (
     *("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"),
+    "CUDA_VISIBLE_DEVICES",
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 _INHERITED_PREFIX: Final = "LC_"
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
+_GPU: Final = "nvidia.com/gpu"
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -132,6 +134,12 @@ def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
     path = os.pathsep.join([str(wrappers), str(python.parent), os.environ.get("PATH", _DEFAULT_PATH)])
     return {**kept, "PATH": path, "HOSTNAME": hostname, "PYTHONUNBUFFERED": "1"}
+
+
+def _visible_devices(container: Object) -> dict[str, str]:
+    """Hide the GPUs from a container that requests none: TensorFlow would take all of their memory."""
+    wants = ((container.get("resources") or {}).get("limits") or {}).get(_GPU)
+    return {} if wants else {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
@@ -205,7 +213,6 @@ class Surroundings:
     folder: Path
     python: Path
     addresses: Addresses
-    devices: Devices
     mapped: Sequence[PathMapping] = ()
     entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
     heard: Callable[[str, str, str, bytes], None] = lambda _namespace, _pod, _container, _line: None
@@ -242,7 +249,7 @@ class Surroundings:
         """Give a pod's volumes; none is made yet."""
         return Volumes(
             self.pod_folder(pod) / "volumes",
-            self.folder / "claims" / str(pod["metadata"]["namespace"]),
+            self.folder / CLAIMS / str(pod["metadata"]["namespace"]),
             lookup,
             rewrite=self.addresses.rewrite_view,
             view_volume=view_volume,
@@ -266,7 +273,7 @@ class Surroundings:
         )
         env = {
             **base(self.python, self.wrappers, spec.get("hostname") or metadata["name"]),
-            **self.devices.variables(metadata["uid"], container.name),
+            **_visible_devices(container.spec),
             **rewriting.variables(variables),
         }
         if contract.ENV_DIRECTORY not in env:

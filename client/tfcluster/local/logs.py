@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from memory_kubernetes import Refusal
+from tfcluster.local.store import Refusal
 
 #: A longer line is cut into several, as container runtimes do.
 _LONGEST: Final = 16384

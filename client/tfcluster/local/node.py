@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from memory_kubernetes import Change, MemoryKubernetes, Refusal
-from tfcluster.local import devices
 from tfcluster.local.environment import Surroundings
 from tfcluster.local.logs import answer
 from tfcluster.local.pods import USER, PodPlayer
+from tfcluster.local.store import Change, Refusal, Store
 
 Object = Mapping[str, Any]
 Name = tuple[str, str]
@@ -21,15 +20,15 @@ NODE: Final = "local"
 class Node:
     """Plays every pod of an API server on this machine."""
 
-    def __init__(self, kube: MemoryKubernetes, surroundings: Surroundings) -> None:
-        self._kube = kube
+    def __init__(self, store: Store, surroundings: Surroundings) -> None:
+        self._store = store
         self._surroundings = surroundings
         self._players: dict[Name, PodPlayer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unplaced: dict[Name, None] = {}
         self._closed = False
         surroundings.write_wrappers()
-        kube.subscribers.append(self._learn)
+        store.subscribers.append(self._learn)
 
     def _learn(self, change: Change) -> None:
         """Take note of a change; NB: it is being written, so what follows from it comes later."""
@@ -58,40 +57,19 @@ class Node:
             self._place()
 
     def _place(self) -> None:
-        """Give pods that wait their place, in the order in which they came, as far as there are devices."""
+        """Start the pods that wait, in the order in which they came, unless a predecessor's programs still run."""
         for name in tuple(self._unplaced):
-            pod = self._kube.get("pods", *name)
+            pod = self._store.get("pods", *name)
             if pod is None or self._closed or "deletionTimestamp" in pod["metadata"]:
                 self._unplaced.pop(name, None)
                 continue
             if name in self._players:
                 continue  # its predecessor's programs are not gone yet
-            if lacking := self._surroundings.devices.lacking(pod):
-                self._tell_unplaced(name, pod, f"0/1 nodes are available: 1 {lacking}.")
-                continue
             del self._unplaced[name]
-            self._surroundings.devices.grant(pod)
             # NB: a template may name a node, and there is only this one.
-            bound = pod if pod["spec"].get("nodeName") else self._kube.bind(*name, NODE)
-            player = self._players[name] = PodPlayer(self._kube, bound, self._surroundings)
+            bound = pod if pod["spec"].get("nodeName") else self._store.bind(*name, NODE)
+            player = self._players[name] = PodPlayer(self._store, bound, self._surroundings)
             self._tasks[player.uid] = asyncio.create_task(self._play(player))
-
-    def _tell_unplaced(self, name: Name, pod: Object, why: str) -> None:
-        conditions = pod["status"].get("conditions") or []
-        if any(one["type"] == "PodScheduled" and one.get("message") == why for one in conditions):
-            return
-        hint = " --gpus N grants some, whether they are here or not." if devices.GPU in why else ""
-        self._surroundings.notice(f"{name[1]} waits: {why}{hint}")
-        told = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": why,
-            "lastTransitionTime": self._kube.timestamp(),
-        }
-        others = [one for one in conditions if one["type"] != "PodScheduled"]
-        change = {"status": {"conditions": [*others, told]}}
-        self._kube.patch("pods", *name, change, subresource="status", user="scheduler")
 
     async def _play(self, player: PodPlayer) -> None:
         try:
@@ -106,15 +84,13 @@ class Node:
 
     async def _until_deleted(self, player: PodPlayer) -> None:
         """Keep an ended pod until somebody deletes it, and then let it go."""
-        if self._surroundings.devices.release(player.uid):
-            self._place()
         while not self._closed:
-            pod = self._kube.get("pods", *player.name)
+            pod = self._store.get("pods", *player.name)
             if pod is None or pod["metadata"]["uid"] != player.uid:
                 return
             if "deletionTimestamp" in pod["metadata"]:
                 try:
-                    gone = self._kube.delete("pods", *player.name, uid=player.uid, grace=0, user=USER) is None
+                    gone = self._store.delete("pods", *player.name, uid=player.uid, grace=0, user=USER) is None
                 except Refusal:
                     return
                 if gone:
@@ -139,7 +115,7 @@ class Node:
         """Give the log of a container, as the API does."""
         player = self._players.get((namespace, name))
         if player is None:
-            if self._kube.get("pods", namespace, name) is None:
+            if self._store.get("pods", namespace, name) is None:
                 message = f'pods "{name}" not found'
                 raise Refusal(404, "NotFound", message, details={"name": name, "kind": "pods"})
             raise Refusal(400, "BadRequest", f'pod "{name}" has no log yet: it waits for its place')

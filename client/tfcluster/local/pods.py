@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.local.addresses import HOST, LOCAL_PORTS, NoPortError
 from tfcluster.local.containers import Container, Kind
 from tfcluster.local.environment import Surroundings
 from tfcluster.local.logs import ContainerLog
+from tfcluster.local.store import Refusal, Store
 from tfcluster.local.volumes import NotYetError
 from tfcluster_operator.declaration import naming
 
@@ -29,8 +29,8 @@ _LONGEST_PAUSE: Final = 300.0
 class PodPlayer:
     """Plays one pod."""
 
-    def __init__(self, kube: MemoryKubernetes, pod: Object, surroundings: Surroundings) -> None:
-        self._kube = kube
+    def __init__(self, store: Store, pod: Object, surroundings: Surroundings) -> None:
+        self._store = store
         self._pod = pod
         self._surroundings = surroundings
         self.grace = float(pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
@@ -44,13 +44,13 @@ class PodPlayer:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._phase, self._reason, self._message = "Pending", "", ""
         self._initialized = False
-        self._began_at = kube.timestamp()
+        self._began_at = store.timestamp()
         self._conditions: dict[str, dict[str, Any]] = {}
         self.uid: str = pod["metadata"]["uid"]
         self.name: tuple[str, str] = (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def _container(self, spec: Object, kind: Kind) -> Container:
-        return Container(spec, kind, changed=self._report, timestamp=self._kube.timestamp, grace=self.grace)
+        return Container(spec, kind, changed=self._report, timestamp=self._store.timestamp, grace=self.grace)
 
     @property
     def containers(self) -> int:
@@ -252,19 +252,19 @@ class PodPlayer:
         return log
 
     def _lookup(self, plural: str, name: str) -> Object | None:
-        if plural not in self._kube.state.storages:
+        if plural not in self._store.state.storages:
             return None
-        return self._kube.get(plural, self.name[0], name)
+        return self._store.get(plural, self.name[0], name)
 
     def _condition(self, kind: str, *, holds: bool, reason: str = "", message: str = "") -> None:
         status = "True" if holds else "False"
         before = self._conditions.get(kind, {})
-        at = before["lastTransitionTime"] if before.get("status") == status else self._kube.timestamp()
+        at = before["lastTransitionTime"] if before.get("status") == status else self._store.timestamp()
         why = {key: text for key, text in (("reason", reason), ("message", message)) if text}
         self._conditions[kind] = {"type": kind, "status": status, **why, "lastTransitionTime": at}
 
     def _report(self) -> None:
-        found = self._kube.get("pods", *self.name)
+        found = self._store.get("pods", *self.name)
         if found is None or found["metadata"]["uid"] != self.uid:
             return
         generation = self._pod["metadata"].get("generation", 0)
@@ -286,12 +286,12 @@ class PodPlayer:
             **({"reason": self._reason, "message": self._message} if self._reason else {}),
         }
         try:
-            self._kube.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
+            self._store.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
         except Refusal as refusal:
             _log.warning("the status of pod %s/%s is refused: %s", *self.name, refusal)
 
     def _status(self, container: Container) -> dict[str, Any]:
-        return {**container.status(), **self._surroundings.devices.reported(self.uid, container.name)}
+        return container.status()
 
     def _set_conditions(self, found: Object) -> None:
         ended = self._phase in ("Succeeded", "Failed")

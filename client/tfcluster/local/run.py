@@ -5,81 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Refusal, Resource, resource_of_definition
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
-from tfcluster.local import devices, manifest, session
+from tfcluster.local import manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
-from tfcluster.local.api import ApiServer, LogOf, kubeconfig
+from tfcluster.local.api import kubeconfig
 from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
+from tfcluster.local.plane import ControlPlane, control_plane, served
+from tfcluster.local.store import Refusal, Store
 from tfcluster.local.story import Story
-from tfcluster.manifest.validate import definition
 from tfcluster.tasks import verdict
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.engine.assembly import Engine
-from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_resolver import contract
 
-
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
-    """A control plane that runs."""
-
-    kube: MemoryKubernetes
-    server: ApiServer
-    token: str
-    parts: Sequence[asyncio.Task[None]]
-
-
-@asynccontextmanager
-async def control_plane(
-    *,
-    namespaces: Sequence[str] = ("default",),
-    log_of: LogOf | None = None,
-    own_signals: Callable[[], None] = lambda: None,
-) -> AsyncIterator[ControlPlane]:
-    kinds = [resource_of_definition(definition()), *(one for one in DEFAULT_RESOURCES if not one.custom)]
-    kube = MemoryKubernetes(time.time, kinds, namespaces=namespaces)
-    token = secrets.token_urlsafe(32)
-    server = ApiServer(kube, token, log_of)
-    await server.start()
-    access = connection.Access(server=server.url, headers={"Authorization": f"Bearer {token}"})
-    try:
-        async with connection.open_session(access) as session:
-            # NB: the tasks' processes are on this machine, so there is nobody whom a NetworkPolicy could keep out.
-            engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), read_archive())
-            watch = KopfWatch(access, session, None, engine, own_signals=own_signals)
-            leading = asyncio.Event()
-            leading.set()
-            works = {"engine": engine.run(leading), "watch": watch.run(), "garbage": kube.collect_garbage()}
-            parts = [asyncio.create_task(work, name=name) for name, work in works.items()]
-            try:
-                yield ControlPlane(kube, server, token, parts)
-            finally:
-                for part in parts:
-                    part.cancel()
-                await asyncio.gather(*parts, return_exceptions=True)
-    finally:
-        await server.stop()
-
-
-_MORE: Final = (
-    Resource(plural="secrets", kind="Secret"),
-    Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", status=True, short_names=("pvc",)),
-)
 #: How long programs get to end after Ctrl-C, in seconds.
 _PATIENCE: Final = 10.0
 _FORGET_EVERY: Final = 60.0
@@ -94,11 +39,9 @@ class Options:
     objects: Sequence[manifest.Object]
     name: str
     python: Path
-    gpus: int = 0
     mapped: Sequence[PathMapping] = ()
     entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout: float | None = None
-    keep: bool = False
     quiet: bool = False
 
     @property
@@ -116,7 +59,7 @@ class Outcome:
 
 def run(options: Options) -> Outcome:
     try:
-        with session.begin(options.name, keep=options.keep) as own:
+        with session.begin(options.name) as own:
             _log_to(own.folder / "operator.log")
             ports = Ports(session.ports())
             try:
@@ -164,7 +107,6 @@ class _Run:
             folder=own.folder,
             python=options.python,
             addresses=self._addresses,
-            devices=devices.Devices(options.gpus),
             mapped=options.mapped,
             entry_points=options.entry_points,
             heard=self._hear,
@@ -174,22 +116,22 @@ class _Run:
     async def play(self) -> Outcome:
         self._own_signals()
         namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
-        async with control_plane(namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals) as plane:
-            node = self._node = Node(plane.kube, self._surroundings)
-            plane.kube.subscribers.append(lambda _: self._looked.set())
-            plane.kube.subscribers.append(self._story.change)
-            for one in _MORE:
-                plane.kube.install(one)
+        store = self._store = Store(time.time, served(), namespaces=namespaces)
+        async with control_plane(store, self._log_of) as plane:
+            node = self._node = Node(store, self._surroundings)
+            store.subscribers.append(lambda _: self._looked.set())
+            store.subscribers.append(self._story.change)
             self._introduce()
-            self._create(plane.kube)
-            text = kubeconfig(plane.server.url, plane.token, self._options.clusters[0]["metadata"]["namespace"])
+            self._create(store)
+            text = kubeconfig(plane.server.url, plane.server.token, self._options.clusters[0]["metadata"]["namespace"])
             names = [one["metadata"]["name"] for one in self._options.clusters]
             session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=names)
-            forgetting = asyncio.create_task(_forget(plane.kube))
+            forgetting = asyncio.create_task(_forget(store))
             try:
                 outcome = await self._until_over(plane)
-                if self._options.keep:
-                    self._story.say(f"logs and volumes stay until the next run of that name: {self._session.folder}")
+                for claim in self._session.claims:
+                    delete = f"`tfcluster local delete {self._session.name}` deletes it"
+                    self._story.say(f"volume {claim.name} stays in {claim}; {delete}")
             finally:
                 forgetting.cancel()
                 self._story.end()
@@ -214,6 +156,8 @@ class _Run:
             lacking.setdefault(path.rpartition("/")[0] or path, path)
         for folder, path in lacking.items():
             story.say(f"{path} is in the image alone; if it is here, add --map {folder}=FOLDER", colour="yellow")
+        for claim in self._session.claims:
+            story.say(f"volume {claim.name} has files of an earlier run: {claim}")
         only = "" if len(session.running()) == 1 else f" --session {self._session.name}"
         story.say(f"look at it from another terminal: tfcluster status --local{only}")
 
@@ -228,13 +172,13 @@ class _Run:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
 
-    def _create(self, kube: MemoryKubernetes) -> None:
+    def _create(self, store: Store) -> None:
         problems = []
         for body in self._options.objects:
             kind, name = body["kind"], body["metadata"]["name"]
             plural = naming.PLURAL if kind == naming.KIND else manifest.SERVED[kind][1]
             try:
-                kube.create(plural, body["metadata"]["namespace"], body, user="local-user")
+                store.create(plural, body["metadata"]["namespace"], body, user="local-user")
             except Refusal as refusal:
                 problems.append(f"{kind} {name}: {refusal}")
         if problems:
@@ -242,7 +186,7 @@ class _Run:
 
     async def _until_over(self, plane: ControlPlane) -> Outcome:
         waits: dict[str, asyncio.Task[Any]] = {
-            "verdict": asyncio.create_task(self._verdict(plane.kube)),
+            "verdict": asyncio.create_task(self._verdict(self._store)),
             "signal": asyncio.create_task(self._signals.get()),
         }
         if self._options.timeout is not None:
@@ -271,13 +215,13 @@ class _Run:
         self._story.say(words, colour="red")
         return Outcome(ExitCode.FAILED, words)
 
-    async def _verdict(self, kube: MemoryKubernetes) -> Outcome:
+    async def _verdict(self, store: Store) -> Outcome:
         """Wait until every TFCluster has succeeded or failed, or is gone; one that is gone keeps its verdict."""
         verdicts: dict[str, tuple[int, str] | None] = {}
         names: dict[str, str] = {}
         while True:
             self._looked.clear()
-            clusters = kube.list(naming.PLURAL)
+            clusters = store.list(naming.PLURAL)
             here = {one["metadata"]["uid"] for one in clusters}
             for uid in verdicts.keys() - here:
                 verdicts[uid] = verdicts[uid] or (ExitCode.FAILED, f"{names[uid]} was deleted before its end")
@@ -318,14 +262,12 @@ def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
     return (code, f"{body['metadata']['name']} {words}") if words else None
 
 
-async def _forget(kube: MemoryKubernetes) -> None:
+async def _forget(store: Store) -> None:
     """Forget how things were: a run may last for days, and every status that was ever written would stay."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        forget(kube)
+        forget(store)
 
 
-def forget(kube: MemoryKubernetes, keep: int = _REVISIONS_KEPT) -> None:
-    kube.compact(kube.revision - keep)
-    kube.state.history.clear()
-    kube.requests.clear()
+def forget(store: Store, keep: int = _REVISIONS_KEPT) -> None:
+    store.compact(store.revision - keep)

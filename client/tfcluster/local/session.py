@@ -1,7 +1,7 @@
 """Where a ``tfcluster local run`` keeps its state, and how the other commands find it.
 
-A run has a folder of its own that nobody else can read.  What a killed run left is recognised by its lock, which nobody
-holds any more, and deleted by the next run.
+A run has a folder of its own that no other user can read.  At its end only its PersistentVolumeClaims stay.  The next
+run deletes what a killed run left, which has a lock that no process holds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _STATE: Final = "run.json"
 _LOCK: Final = "lock"
 #: How long a lock may be held by whoever only looks at it, or cleans up, in seconds.
 _PATIENCE: Final = 1.0
-#: Left by ``--keep``: the folder outlives its run.
-_KEPT: Final = "kept"
+#: The files of PersistentVolumeClaims, by namespace and name; they outlive their run.
+CLAIMS: Final = "claims"
 #: Where the runs of one user tell each other which ports they hold.
 _PORTS: Final = ".ports"
 
@@ -45,6 +45,11 @@ class Session:
     @property
     def runs(self) -> bool:
         return _is_locked(self.folder / _LOCK)
+
+    @property
+    def claims(self) -> list[Path]:
+        """The folders of the PersistentVolumeClaims that hold files."""
+        return [one for one in sorted((self.folder / CLAIMS).glob("*/*")) if _holds_files(one)]
 
     def about(self) -> dict[str, Any]:
         """Give what it tells of itself: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
@@ -71,19 +76,20 @@ def ports() -> Path:
 
 def running() -> list[Session]:
     """List what runs, in the order of the names."""
-    return [session for session in _sessions() if session.runs]
+    return [session for session in known() if session.runs]
 
 
-def _sessions() -> list[Session]:
+def known() -> list[Session]:
+    """List what runs, and what left volumes."""
     folders = sorted(states().glob("*/")) if states().is_dir() else ()
     return [Session(folder.name, folder) for folder in folders if not folder.name.startswith(".")]
 
 
 @contextlib.contextmanager
-def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
-    """Make the folder of a run, which goes at the end."""
+def begin(name: str) -> Iterator[Session]:
+    """Create the folder of a run; what is not a volume is deleted at the end."""
     folder = states() / name
-    for left in _sessions():
+    for left in known():
         _clean(left)
     session = Session(name, folder)
     until = time.monotonic() + _PATIENCE
@@ -103,14 +109,25 @@ def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
         )
     try:
         _empty(folder)
-        if keep:
-            (folder / _KEPT).touch(0o600)
         yield session
     finally:
         session.kubeconfig.unlink(missing_ok=True)
-        if not keep:
+        if session.claims:
+            _empty(folder)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
+
+
+def delete(name: str) -> None:
+    """Delete the volumes that a run left."""
+    session = Session(name, states() / name)
+    if not session.folder.is_dir():
+        raise TFClusterError(f"there is no run {name}", hint="List the runs with `tfcluster local list`.")
+    if (descriptor := _new_lock(session.folder)) is None:
+        raise TFClusterError(f"the run {name} is not over", hint=f"End it first: kill {session.about().get('pid')}")
+    shutil.rmtree(session.folder)
+    os.close(descriptor)
 
 
 def tell(session: Session, kubeconfig: str, **about: Any) -> None:
@@ -183,25 +200,33 @@ def _lock(path: Path, how: int = 0) -> int | None:
 
 
 def _clean(session: Session) -> None:
-    """Delete what a killed run left, but for what it was to keep."""
+    """Delete what a killed run left, except its volumes."""
     with contextlib.suppress(OSError):
-        if (session.folder / _KEPT).exists() or (descriptor := _lock(session.folder / _LOCK)) is None:
+        if (descriptor := _lock(session.folder / _LOCK)) is None:
             return
-        # NB: away at once, so that a run of that name need not wait.
-        gone = session.folder.rename(session.folder.with_name(f".{session.name}.{os.getpid()}"))
+        if session.claims:
+            _empty(session.folder)
+            os.close(descriptor)
+            return
+        # Renamed first, so that a run of that name need not wait.
+        renamed = session.folder.rename(session.folder.with_name(f".{session.name}.{os.getpid()}"))
         os.close(descriptor)
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(renamed, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:
-    """Delete what an earlier run of that name left or kept."""
+    """Delete what an earlier run of that name left, except its volumes."""
     for entry in folder.iterdir():
-        if entry.name == _LOCK:
+        if entry.name in (_LOCK, CLAIMS):
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink()
+
+
+def _holds_files(folder: Path) -> bool:
+    return any(not one.is_dir() or one.is_symlink() for one in folder.rglob("*"))
 
 
 def _write_private(path: Path, text: str) -> None:

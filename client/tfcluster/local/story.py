@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from memory_kubernetes import Change
+from tfcluster.local.store import Change
 from tfcluster.terminal import wants_colour
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.life.ending import LAST_SIGNALLED, SIGNALLED

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-_T = TypeVar("_T")
-
-#: What the metadata of a dataclass's field says: where its value stands, as keys; which dataclass it is made of, and
-#: whether it is a list of such; and whether it is a mapping by index, as the API has no keys but texts.
+#: In the metadata of a dataclass's field: where its value stands in the API's object, as keys.
 PATH: Final = "path"
-MADE_OF: Final = "made of"
-LISTED: Final = "listed"
-BY_INDEX: Final = "by index"
 
 
 def camel(name: str) -> str:
@@ -43,33 +36,6 @@ def to_api(value: Any) -> dict[str, Any]:
     return found
 
 
-def from_api(kind: type[_T], body: Any, where: str, problems: list[str], **given: Any) -> _T:
-    if not isinstance(body, Mapping):
-        problems.append(f"{where}: write an object")
-        body = {}
-    rest = copy.deepcopy(dict(body))
-    values = dict(given)
-    for one in dataclasses.fields(kind):  # type: ignore[arg-type]  # every kind here is a dataclass
-        path = () if one.name in given else paths_of(kind)[one.name]
-        found = _take(rest, path) if path else None
-        if found is None:
-            continue
-        inner = one.metadata.get(MADE_OF)
-        if inner is not None and one.metadata.get(LISTED):
-            if not isinstance(found, list):
-                problems.append(f"{'.'.join([where, *path])}: write a list")
-                continue
-            there = ".".join([where, *path])
-            found = [from_api(inner, element, f"{there}[{index}]", problems) for index, element in enumerate(found)]
-        elif inner is not None:
-            found = from_api(inner, found, ".".join([where, *path]), problems)
-        elif one.metadata.get(BY_INDEX) and isinstance(found, Mapping):
-            found = {int(key) if str(key).isdecimal() else key: value for key, value in found.items()}
-        values[one.name] = found
-    problems += [f"{where}.{path}: the client of this version does not know this field" for path in _leaves(rest)]
-    return kind(**values)
-
-
 def spelt(value: Any) -> Any:
     """Give a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
     if dataclasses.is_dataclass(value):
@@ -79,25 +45,6 @@ def spelt(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [spelt(inner) for inner in value]
     return value
-
-
-def _take(body: dict[str, Any], path: Sequence[str]) -> Any:
-    *around, last = path
-    for key in around:
-        inner = body.get(key)
-        if not isinstance(inner, dict):
-            return None
-        body = inner
-    return body.pop(last, None)
-
-
-def _leaves(body: Mapping[str, Any]) -> Iterator[str]:
-    """Name what is left; an object that was emptied is not."""
-    for key, value in body.items():
-        if isinstance(value, Mapping):
-            yield from (f"{key}.{inner}" for inner in _leaves(value))
-        elif value is not None:
-            yield str(key)
 
 
 #: What JSON has; it stands for Any.

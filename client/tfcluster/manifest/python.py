@@ -13,12 +13,10 @@ import itertools
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.fields import BY_INDEX, LISTED, MADE_OF, PATH, from_api, misfits, spelt, to_api
-from tfcluster.manifest.files import read
+from tfcluster.manifest.fields import PATH, misfits, spelt, to_api
 from tfcluster.manifest.yaml import write
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
@@ -147,11 +145,6 @@ def _mount(volumes: Mapping[str, str | Mapping[str, Any]], spec: Object, main: O
         main["volumeMounts"] = [*(main.get("volumeMounts") or ()), {"name": name, "mountPath": path}]
 
 
-_OF_THE_SERVER: Final = frozenset(
-    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"}
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(TaskContainer):
     """One job: equal tasks.  It is a TaskContainer, too: what runs in each task.
@@ -182,7 +175,7 @@ class Job(TaskContainer):
     start_after: Sequence[str] | None = None
     drain_timeout_seconds: int | None = None
     device_filters: Sequence[str] | None = None
-    task_device_filters: Mapping[int, Sequence[str]] | None = field(default=None, metadata={BY_INDEX: True})
+    task_device_filters: Mapping[int, Sequence[str]] | None = None
     min_available: int | str | None = field(default=None, metadata={PATH: ("disruptionBudget", "minAvailable")})
 
 
@@ -309,22 +302,20 @@ class TFCluster:
     rpc_layer: str | None = None
     port: int | None = None
     cluster_domain: str | None = None
-    success_policy: SuccessPolicy | None = field(default=None, metadata={MADE_OF: SuccessPolicy})
+    success_policy: SuccessPolicy | None = None
     backoff_limit: int | None = None
     active_deadline_seconds: int | None = None
     clean_pod_policy: Literal["Running", "All", "None"] | None = None
     failed_pods_history_limit: int | None = None
     ttl_seconds_after_finished: int | None = None
-    update_strategy: UpdateStrategy | None = field(default=None, metadata={MADE_OF: UpdateStrategy})
+    update_strategy: UpdateStrategy | None = None
     force_delete_after_seconds: int | None = None
     managed_by: str | None = None
-    resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
-    isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})
-    gang: Gang | None = field(default=None, metadata={MADE_OF: Gang, PATH: ("scheduling", "gang")})
-    colocate: Colocate | None = field(default=None, metadata={MADE_OF: Colocate, PATH: ("scheduling", "colocate")})
-    spread: Sequence[Spread] | None = field(
-        default=None, metadata={MADE_OF: Spread, LISTED: True, PATH: ("scheduling", "spread")}
-    )
+    resolver: Resolver | None = None
+    isolation: Isolation | None = None
+    gang: Gang | None = field(default=None, metadata={PATH: ("scheduling", "gang")})
+    colocate: Colocate | None = field(default=None, metadata={PATH: ("scheduling", "colocate")})
+    spread: Sequence[Spread] | None = field(default=None, metadata={PATH: ("scheduling", "spread")})
 
     def to_manifest(self) -> Object:
         """Give it as the API takes it.
@@ -366,54 +357,6 @@ class TFCluster:
             job = dataclasses.replace(job, task_server=True)
         return {**to_api(job), "template": template_of(job, self.image, f"{self.name}: job {name}")}
 
-    @classmethod
-    def from_manifest(cls, body: Mapping[str, Any]) -> Self:
-        """Read a manifest, or a TFCluster as the API server has it, whose status is left out.
-
-        Args:
-            body: the object.
-
-        Raises:
-            ManifestError: it is no TFCluster, or has fields that this version does not know; it tells all of them.
-        """
-        if body.get("apiVersion") != naming.API_VERSION or body.get("kind") != naming.KIND:
-            raise ManifestError(f"this is not a {naming.KIND} of {naming.API_VERSION}")
-        problems: list[str] = []
-        spec = _object(body, "spec", "spec", problems)
-        of_jobs = _object(spec, "jobs", "spec.jobs", problems)
-        spec.pop("jobs", None)
-        jobs = {name: from_api(Job, job, f"spec.jobs.{name}", problems) for name, job in of_jobs.items()}
-        metadata = _object(body, "metadata", "metadata", problems)
-        about = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
-        name = about.pop("name", "")
-        given = {key: about.pop(key, None) for key in ("namespace", "labels", "annotations")}
-        problems += [f"metadata.{key}: the client of this version does not know this field" for key in about]
-        problems += [] if name else ["metadata.name: give the cluster a name"]
-        own = {"chief": CHIEF, "workers": WORKER, "ps": "ps", "evaluator": EVALUATOR}
-        own_jobs = {key: jobs.pop(job, None) for key, job in own.items()}
-        found = from_api(cls, spec, "spec", problems, name=name, **given, **own_jobs, jobs=jobs or None)
-        if problems:
-            raise ManifestError(f"{naming.KIND} {name} cannot be read:", problems)
-        return found
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> Self:
-        """Read the one TFCluster of a file; raises ManifestError, which names the file and the line."""
-        manifest = read([path]).only()
-        try:
-            return cls.from_manifest(manifest.body)
-        except ManifestError as error:
-            raise ManifestError(f"{manifest.place()}: {error}") from error
-
     def with_changes(self, **changes: Any) -> Self:
         """Give the same with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)
-
-
-def _object(body: Mapping[str, Any], key: str, where: str, problems: list[str]) -> Object:
-    """Give a copy of an object within another, {} where there is none; notes what is no object."""
-    found = body.get(key) or {}
-    if isinstance(found, Mapping):
-        return dict(found)
-    problems.append(f"{where}: write an object")
-    return {}

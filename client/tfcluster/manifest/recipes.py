@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.validate import Where
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
 
@@ -87,20 +86,18 @@ class Recipe:
         return f"{self.name}-program-{hashlib.sha256(told).hexdigest()[:10]}"
 
 
-#: Comments, by the place that they stand before.
-Comments = Mapping[Where, str]
+#: What the manifest does, by the field or the job.
+Comments = Mapping[str, str]
 
 
 def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
     _check(recipe)
-    comments: dict[Where, str] = {}
+    comments: dict[str, str] = {}
     spec: Object = {}
     if recipe.isolation:
         # NB: equal workers all see each other, and then the filters would join everybody.
         spec["isolation"] = {"mode": "DeviceFilters" if recipe.driven else "Cluster"}
-        comments["spec", "isolation"] = (
-            "Only tasks that see each other reach each other, where the network enforces it."
-        )
+        comments["isolation"] = "Only tasks that see each other reach each other, where the network enforces it."
     if recipe.port is not None:
         spec["port"] = recipe.port
     jobs = dict(_jobs(recipe, comments))
@@ -152,7 +149,7 @@ def _check(recipe: Recipe) -> None:
         raise ManifestError(f"no manifest can be made of {recipe.name}:", found)
 
 
-def _jobs(recipe: Recipe, comments: dict[Where, str]) -> Sequence[tuple[str, Object]]:
+def _jobs(recipe: Recipe, comments: dict[str, str]) -> Sequence[tuple[str, Object]]:
     jobs: list[tuple[str, Object]] = []
     policy = {"restartPolicy": recipe.restart_policy} if recipe.restart_policy else {}
     # Equal tasks cannot go on without one of them; where nothing starts again, nothing starts again together.
@@ -161,10 +158,10 @@ def _jobs(recipe: Recipe, comments: dict[Where, str]) -> Sequence[tuple[str, Obj
     serves = _template(recipe, program=not recipe.driven, gpus=recipe.gpus)
     if recipe.has_chief:
         jobs.append((CHIEF, {**policy, **together, "template": runs}))
-        comments["spec", "jobs", CHIEF] = (
-            "The chief runs the program and drives the others. When it ends well, the cluster has succeeded."
+        comments[CHIEF] = (
+            "The chief runs the program and drives the others. The cluster succeeds when it completes."
             if recipe.driven
-            else "The chief is the first of the workers. When it ends well, the cluster has succeeded."
+            else "The chief is the first of the workers. The cluster succeeds when it completes."
         )
     server = {"taskServer": True} if recipe.driven else {}
     worker: Object = {"replicas": recipe.workers}
@@ -174,29 +171,22 @@ def _jobs(recipe: Recipe, comments: dict[Where, str]) -> Sequence[tuple[str, Obj
     own_policy = {} if recipe.driven else policy
     if recipe.workers or recipe.driven:
         jobs.append((WORKER, {**worker, **server, **filters, **own_policy, **together, "template": serves}))
-    comments["spec", "jobs", WORKER] = (
-        "Workers see the ps and the chief, and not each other: one that is lost disturbs no other.\n"
-        "They run TensorFlow's server (taskServer)."
+    comments[WORKER] = (
+        "Workers see the ps and the chief, and not each other. They run TensorFlow's server (taskServer)."
         if recipe.driven
-        else "Every task runs the program and sees the others. If one fails, all start again together."
+        else "Every task runs the program and sees the others. If one fails, all restart together."
     )
     if recipe.ps:
         filters = {"deviceFilters": [f"/job:{WORKER}", f"/job:{CHIEF}"]} if recipe.driven else {}
         template = _template(recipe, program=not recipe.driven, gpus=0)
         jobs.append((PS, {"replicas": recipe.ps, **server, **filters, **own_policy, **together, "template": template}))
-        comments["spec", "jobs", PS] = "Parameter servers hold the variables."
+        comments[PS] = "Parameter servers hold the variables."
     if recipe.evaluator:
         template = _template(recipe, program=True, gpus=0)
         jobs.append((EVALUATOR, {**policy, "template": template}))
-        comments["spec", "jobs", EVALUATOR] = (
-            "The evaluator runs the same program, which learns from TFClusterResolver().task_type that it\n"
-            "judges checkpoints. It is in no other task's ClusterSpec, and success does not wait for it."
-        )
+        comments[EVALUATOR] = "The evaluator runs the same program; TFClusterResolver().task_type tells it what it is."
     if not recipe.mounts:
-        keeper = jobs[0][0]
-        comments["spec", "jobs", keeper, "template"] = (
-            "Nothing outlives a pod here: for checkpoints, mount a volume with --data CLAIM:/checkpoints."
-        )
+        comments["volumes"] = "No file survives its pod. For checkpoints, mount a volume: --data CLAIM:/checkpoints."
     return jobs
 
 

@@ -1,38 +1,30 @@
 """Whether a manifest is a TFCluster, as the API server and the operator would judge it: every problem, in words.
 
 The schema of the CRD is judged by jsonschema with Kubernetes' extensions; unknown fields are problems, as they are to
-kubectl (``fieldValidation=Strict``).  Its rules (``x-kubernetes-validations``) are CEL, which cel-python evaluates;
-what Kubernetes adds to CEL is here, as far as the CRD uses it (kubernetes.io, "Common Expression Language in
-Kubernetes").
+kubectl (``fieldValidation=Strict``).
 """
 
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
-import celpy
 import yaml
-from celpy import celtypes
-from celpy.adapter import json_to_cel
-from celpy.evaluation import CELEvalError
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from memory_kubernetes.shaping import shape
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.rules import Schema, Where, broken
+from tfcluster.manifest.shaping import shape
 from tfcluster.tasks import name_of
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import TFCluster
-
-Schema = Mapping[str, Any]
 
 
 @cache
@@ -47,115 +39,6 @@ def schema() -> Schema:
     version = next(one for one in definition()["spec"]["versions"] if one["storage"])
     found: Schema = version["schema"]["openAPIV3Schema"]
     return found
-
-
-_MOST_FILTERS: Final = 200
-#: Where a value stands: keys and indices from the root.
-Where = tuple[str | int, ...]
-
-
-def broken(
-    schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None, malformed: Collection[Where]
-) -> Iterator[tuple[Where, str]]:
-    try:
-        new, was = json_to_cel(_without_many_filters(body)), None if old is None else json_to_cel({**old})
-    except ValueError:
-        return  # CEL has no number beyond 64 bits; whoever judges by the schema has told it
-    yield from _broken_below(schema, new, was, (), malformed)
-
-
-def _without_many_filters(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Empty the lists of taskDeviceFilters where all of them are many: each text takes milliseconds."""
-    try:
-        jobs: Mapping[str, Any] = body["spec"]["jobs"]
-        many = sum(len(texts) for job in jobs.values() for texts in job.get("taskDeviceFilters", {}).values())
-    except (KeyError, TypeError, AttributeError):
-        return {**body}  # it does not fit the schema
-    if many <= _MOST_FILTERS:
-        return {**body}
-    emptied = {
-        name: {**job, "taskDeviceFilters": {key: [] for key in job.get("taskDeviceFilters", ())}}
-        for name, job in jobs.items()
-    }
-    return {**body, "spec": {**body["spec"], "jobs": emptied}}
-
-
-def _broken_below(
-    schema: Schema, value: Any, old: Any, where: Where, malformed: Collection[Where]
-) -> Iterator[tuple[Where, str]]:
-    if where not in malformed:
-        for rule in schema.get("x-kubernetes-validations") or ():
-            if (words := _judge_rule(rule, value, old)) is not None:
-                yield (*where, *re.findall(r"\w+", rule.get("fieldPath", ""))), words
-    if isinstance(value, celtypes.MapType):
-        properties: Mapping[str, Schema] = schema.get("properties") or {}
-        others = schema.get("additionalProperties")
-        for key, inner in value.items():
-            of_key = properties.get(str(key), others)
-            if isinstance(of_key, Mapping):
-                was = old[key] if isinstance(old, celtypes.MapType) and key in old else None
-                yield from _broken_below(of_key, inner, was, (*where, str(key)), malformed)
-    elif isinstance(value, celtypes.ListType) and (items := schema.get("items")):
-        for index, inner in enumerate(value):
-            yield from _broken_below(items, inner, None, (*where, index), malformed)
-
-
-def _judge_rule(rule: Mapping[str, str], value: Any, old: Any) -> str | None:
-    """Give the words of a rule that is broken, None of one that holds, or that cannot be judged here."""
-    known = {"self": value, "oldSelf": old}
-    if old is None:
-        if "oldSelf" in rule["rule"]:
-            return None
-        del known["oldSelf"]
-    try:
-        if _program(rule["rule"]).evaluate(known):
-            return None
-    except CELEvalError:
-        return None  # the API server will judge it
-    try:
-        return str(_program(rule["messageExpression"]).evaluate(known))
-    except (KeyError, CELEvalError):
-        return rule["message"]
-
-
-@cache
-def _environment() -> celpy.Environment:
-    return celpy.Environment()
-
-
-@cache
-def _program(expression: str) -> celpy.Runner:
-    environment = _environment()
-    return environment.program(environment.compile(expression), functions=dict(_FUNCTIONS))
-
-
-def _is_cidr(text: str) -> celtypes.BoolType:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return celtypes.BoolType(False)
-    return celtypes.BoolType("/" in text)
-
-
-def _cel_format(text: str, values: celtypes.ListType) -> celtypes.StringType:
-    left = iter(values)
-    return celtypes.StringType(re.sub("%[sd]", lambda _: str(next(left)), text))
-
-
-def _split(text: str, by: str) -> celtypes.ListType:
-    return celtypes.ListType([celtypes.StringType(part) for part in text.split(by)])
-
-
-_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "format": _cel_format,
-    "isCIDR": _is_cidr,
-    "join": lambda texts, by: celtypes.StringType(by.join(texts)),
-    "max": max,
-    "replace": lambda text, old, new: celtypes.StringType(text.replace(old, new)),
-    "split": _split,
-    "substring": lambda text, start: celtypes.StringType(text[int(start) :]),
-    "sum": lambda numbers: celtypes.IntType(sum(numbers)),
-}
 
 
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
@@ -449,7 +332,6 @@ def _shown(value: Any) -> str:
 
 Object = dict[str, Any]
 
-#: How the chart, and the operator by itself, are set up for clusters that say nothing of it.
 #: What stands where only the API server can give a value.
 UNKNOWN_UID: Final = "<uid>"
 

@@ -254,9 +254,15 @@ def _line(marked: yaml.Node | yaml.Event) -> int:
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # libyaml's is there, or not
     """Quotes what some reader takes for no text."""
 
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what is used twice twice."""
+        del data
+        return True
+
 
 def _of_text(dumper: Any, text: str) -> yaml.Node:
-    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, None if reads_as_text(text) else "'")
+    style = "|" if "\n" in text else None if reads_as_text(text) else "'"
+    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
     return node
 
 

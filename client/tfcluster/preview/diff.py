@@ -1,18 +1,16 @@
-"""What applying a manifest would do to a TFCluster that runs: to fields, pods, views and other objects."""
+"""What applying a manifest would do to a TFCluster that runs: to fields, pods and other objects."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tfcluster.errors import ConflictError, RefusedError
 from tfcluster.kube.api import (
     CONFIG_MAPS,
-    FIELD_MANAGER,
     NETWORK_POLICIES,
     PODS,
     SERVICES,
@@ -24,7 +22,6 @@ from tfcluster.kube.api import (
 from tfcluster.kube.observed import observe_pods, read_objects
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
-from tfcluster.preview.render import TaskView, task_views
 from tfcluster.tasks import spell
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.edited import edited_field
@@ -40,7 +37,6 @@ from tfcluster_operator.objects import disruption_budget, service
 from tfcluster_operator.objects.base import digest_of
 from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_resolver import contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,76 +176,6 @@ def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *
 Tasks = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewChange:
-    """What changes in what some tasks of one job see; ``others`` are names such as "rpcLayer"."""
-
-    job: str
-    tasks: tuple[int, ...]
-    epochs: tuple[int, int]
-    added: Tasks
-    removed: Tasks
-    moved: Tasks
-    filters: Tasks
-    others: tuple[str, ...]
-
-
-def view_changes(before: tuple[JobViews, ...], after: tuple[JobViews, ...]) -> list[ViewChange]:
-    """Compare what tasks see now with what they will see; tasks that come or go are left out."""
-    read = {(old.job, index): old for old in task_views(before) for index in old.tasks}
-    found = []
-    for new in task_views(after):
-        by_view: dict[int, tuple[TaskView, list[int]]] = {}
-        for index in new.tasks:
-            if (old := read.get((new.job, index))) is not None:
-                by_view.setdefault(id(old), (old, []))[1].append(index)
-        found += [
-            _compared(new.job, tuple(readers), old.view, new.view)
-            for old, readers in by_view.values()
-            if _lasting(old.view) != _lasting(new.view)
-        ]
-    return found
-
-
-def _lasting(view: contract.View) -> contract.View:
-    """Leave out what comes and goes with pods, and changes nothing for the tasks that stay."""
-    return replace(view, leaving={}, incarnations={})
-
-
-def _compared(job: str, tasks: tuple[int, ...], old: contract.View, new: contract.View) -> ViewChange:
-    was, will = dict(_addresses(old)), dict(_addresses(new))
-    told, tells = dict(_filters(old)), dict(_filters(new))
-    kept = was.keys() & will.keys()
-    others = {
-        "rpcLayer": old.rpc_layer != new.rpc_layer,
-        "accelerators": old.accelerators != new.accelerators,
-        "isolation": old.isolation != new.isolation,
-    }
-    return ViewChange(
-        job=job,
-        tasks=tasks,
-        epochs=(old.epoch, new.epoch),
-        added=tuple(sorted(will.keys() - was.keys())),
-        removed=tuple(sorted(was.keys() - will.keys())),
-        moved=tuple(sorted(task for task in kept if was[task] != will[task])),
-        filters=tuple(sorted(task for task in kept if told.get(task, ()) != tells.get(task, ()))),
-        others=tuple(name for name, differs in others.items() if differs),
-    )
-
-
-def _addresses(view: contract.View) -> Iterator[tuple[tuple[str, int], str]]:
-    for job, tasks in view.jobs.items():
-        for index, address in tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks):
-            yield (job, index), address
-
-
-def _filters(view: contract.View) -> Iterator[tuple[tuple[str, int], tuple[str, ...]]]:
-    for job, ranges in view.device_filters.items():
-        for one in ranges:
-            for index in range(one.start, one.stop):
-                yield (job, index), tuple(one.filters)
-
-
 def spell_tasks(tasks: Tasks) -> str:
     """Spell tasks in short, such as ``ps-0, worker-2..5``."""
     runs: list[tuple[str, int, int]] = []
@@ -263,52 +189,15 @@ def spell_tasks(tasks: Tasks) -> str:
 
 Object = dict[str, Any]
 
-#: Where `kubectl apply` keeps what was applied last.
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
-
-def merge(
-    api: KubernetesApi, wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace: str, notes: list[str]
-) -> tuple[Object, str]:
-    """Ask the API server what a TFCluster becomes, without changing it; also say how that was found out."""
-    last = _last_applied(live)
-    if live is not None and last is not None:
-        change = three_way(last, wanted)
-        body = api.patch(TFCLUSTERS, live["metadata"]["name"], change, namespace, dry_run=True)
-        return body, "as `kubectl apply` would make it"
+def merge(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:
+    """Ask the API server what a TFCluster becomes, without changing it."""
     try:
         body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True)
     except ConflictError as error:
         body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True, force=True)
         notes.append(f"it needs --force-conflicts: {' '.join(str(error).split())}")
-    return body, "as `tfcluster apply` would make it"
-
-
-def three_way(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
-    """Return the merge patch from what was wanted before to what is wanted now."""
-    change: Object = {key: None for key in last if key not in wanted}
-    for key, value in wanted.items():
-        before = last.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        change[key] = three_way(before or {}, value) if both else value
-    return {key: value for key, value in change.items() if key != "status"}
-
-
-def _last_applied(live: Mapping[str, Any] | None) -> Object | None:
-    """Give what `kubectl apply` applied last; None where it is not who applies."""
-    about: Mapping[str, Any] = (live or {}).get("metadata") or {}
-    ours = any(
-        one.get("manager") == FIELD_MANAGER and one.get("operation") == "Apply"
-        for one in about.get("managedFields") or ()
-    )
-    text = (about.get("annotations") or {}).get(LAST_APPLIED)
-    if ours or not text:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    return body
 
 
 _DECLARED_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -327,16 +216,14 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What applying a manifest would do; ``how`` says how it was found out."""
+    """What applying a manifest would do."""
 
     name: str
     namespace: str
     exists: bool
-    how: str
     notes: tuple[str, ...]
     fields: tuple[FieldChange, ...]
     pods: tuple[PodChange, ...]
-    views: tuple[ViewChange, ...]
     objects: tuple[ObjectChange, ...]
 
     @property
@@ -350,7 +237,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     # NB: what an edit leaves out, the API server knows; that of a local run has no rules of its own.
     refuse(manifest, problems(manifest.body) if live is None else misfits(manifest.body))
     notes: list[str] = []
-    merged, how = merge(api, manifest.body, live, namespace, notes)
+    merged = merge(api, manifest.body, namespace, notes)
     refuse(manifest, problems(merged, live))
     fields = () if live is None else tuple(changes(_declared(live), _declared(merged)))
     notes += _notes(live, merged)
@@ -372,11 +259,9 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
         name=manifest.name,
         namespace=namespace,
         exists=live is not None,
-        how=how,
         notes=tuple(notes),
         fields=fields,
         pods=() if asleep or (live is not None and not fields) else tuple(pod_changes(before, after, known)),
-        views=() if asleep or before is None else tuple(view_changes(views_of(before).of_jobs, wanted)),
         objects=() if asleep else tuple(_objects(before, after)),
     )
 

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from tfcluster.kube.api import seconds_of
 from tfcluster.kube.observed import observe_pods
+from tfcluster.status.standing import Standing, standing_of
 from tfcluster.tasks import spell
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import ledger as ledgers
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
-from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.ending import Ending, words_for
@@ -28,78 +29,8 @@ from tfcluster_operator.life.start_order import awaited_jobs
 from tfcluster_operator.objects.config_map import read_file
 from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_operator.report.conditions import by_type
 from tfcluster_operator.report.status import waiting_since
 from tfcluster_resolver import contract
-
-#: What a condition says that is as it should be; what else it says is told.
-_AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "NameConflict": "False"}
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a TFCluster stands.
-
-    Attributes:
-        state: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating" (the operator
-            has not seen the newest edit), "Unseen" (no operator has looked at it) or "Elsewhere" (another controller
-            has it).
-        reason: the most telling reason in one word, as docs/conditions.md has it; "" where no operator gave one.
-        message: the same in words.
-        notices: what else is not as it should be, one "Reason: words" each.
-    """
-
-    state: str
-    reason: str = ""
-    message: str = ""
-    notices: tuple[str, ...] = ()
-
-
-def standing_of(body: Mapping[str, Any]) -> Standing:
-    metadata, status = body["metadata"], body.get("status") or {}
-    conditions = by_type(status)
-    ready = conditions.get("Ready", {})
-    reason, message = str(ready.get("reason", "")), clean(ready.get("message", ""))
-    notices = tuple(_notices(conditions))
-    if "deletionTimestamp" in metadata:
-        keepers = ", ".join(metadata.get("finalizers") or ())
-        kept = f"it is being deleted; its finalizers keep it: {keepers}" if keepers else "it is being deleted"
-        return Standing("Deleting", reasons.DELETING, kept, notices)
-    if not is_ours(body):
-        words = f"spec.managedBy leaves it to {clean(body['spec']['managedBy'])}; the operator does nothing for it"
-        return Standing("Elsewhere", "", words)
-    if not ready:
-        words = "no operator has looked at it yet; if that lasts, `tfcluster doctor` says why"
-        return Standing("Unseen", "", words)
-    for kind in (FAILED, SUCCEEDED):
-        if _is_true(conditions, kind):
-            verdict = conditions[kind]
-            return Standing(kind, str(verdict.get("reason", "")), clean(verdict.get("message", "")), notices)
-    seen, newest = status.get("observedGeneration") or 0, metadata.get("generation") or 0
-    if seen < newest:
-        words = f"the operator has not seen generation {newest} yet; of generation {seen} it says {reason}: {message}"
-        return Standing("Updating", reason, words, notices)
-    state = "NotReady"
-    if _is_true(conditions, "Ready"):
-        state = "Ready"
-    elif _is_true(conditions, "Stalled"):
-        state = "Stalled"
-    elif _is_true(conditions, "Suspended") and reason == reasons.SUSPENDED:
-        state = "Suspended"
-    return Standing(state, reason, message, notices)
-
-
-def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
-    return conditions.get(kind, {}).get("status") == "True"
-
-
-def _notices(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    said = conditions.get("Ready", {}).get("message")
-    for kind, good in _AS_IT_SHOULD_BE.items():
-        one = conditions.get(kind, {})
-        if one and one.get("status") != good and one.get("message") != said:
-            yield f"{one.get('reason', kind)}: {clean(one.get('message', ''))}"
-
 
 #: States of tasks in which nothing has to be done and nothing is waited for.
 GOOD: Final = frozenset({"Ready", "Completed", "Suspended", "CleanedUp"})
@@ -331,8 +262,8 @@ class Picture:
 
     Times are seconds since the epoch, 0.0 where there is none.  ``queue`` is its LocalQueue, "" where it has none;
     ``waiting_since`` is since when it has waited for quota or for the places of a gang, ``deadline`` is when the
-    cluster fails if it has not finished, ``deleted_at`` when it is deleted after its end.  ``gaps`` say what could not
-    be looked at, in words.
+    cluster fails if it has not finished, ``deleted_at`` when it is deleted after its end.  ``status`` is that of the
+    API.  ``gaps`` say what could not be looked at, in words.
     """
 
     name: str
@@ -353,6 +284,7 @@ class Picture:
     deadline: float
     deleted_at: float
     last_restart: Mapping[str, Any]
+    status: Mapping[str, Any]
     jobs: tuple[JobPicture, ...] = ()
     gaps: tuple[str, ...] = ()
 
@@ -397,6 +329,7 @@ def picture_of(
         deadline=_after(started, spec.get("activeDeadlineSeconds")) if not finished else 0.0,
         deleted_at=_after(finished, spec.get("ttlSecondsAfterFinished")),
         last_restart={**(status.get("lastRestart") or {})},
+        status=status,
         jobs=jobs,
         gaps=tuple(missing),
     )

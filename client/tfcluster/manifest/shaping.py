@@ -1,0 +1,47 @@
+"""What a CRD's structural schema makes of an object: defaults come in, unknown fields fall out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Schema = Mapping[str, Any]
+
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+#: What every object has, whatever its schema says.
+_OF_EVERY_OBJECT: Final = ("kind", "apiVersion", "metadata")
+
+
+def shape(schema: Schema, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Shape an object."""
+    kept = {key: body[key] for key in _OF_EVERY_OBJECT if key in body}
+    shaped = _shape(schema, {key: value for key, value in body.items() if key not in kept})
+    return {**kept, **{key: value for key, value in shaped.items() if key not in kept}}
+
+
+def _shape(schema: Schema, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _shape_object(schema, value)
+    if isinstance(value, list) and (items := schema.get("items")):
+        return [_shape(items, one) for one in value]
+    return value
+
+
+def _shape_object(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    others = schema.get("additionalProperties")
+    embedded = _OF_EVERY_OBJECT if schema.get("x-kubernetes-embedded-resource") else ()
+    shaped = {}
+    for key, one in value.items():
+        if key in properties:
+            if one is None and "default" in properties[key] and not properties[key].get("nullable"):
+                continue  # NB: a null where none is allowed gets the default
+            shaped[key] = _shape(properties[key], one)
+        elif isinstance(others, Mapping):
+            shaped[key] = _shape(others, one)
+        elif others or schema.get(_PRESERVES) or key in embedded:
+            shaped[key] = one
+    for key, inner in properties.items():
+        if key not in shaped and "default" in inner:
+            shaped[key] = _shape(inner, inner["default"])
+    return shaped

@@ -170,7 +170,7 @@ def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
     generation = world.edit("c", {"suspend": True})
 
     told = world.await_condition("c", "Suspended", status="False", reason="Finished")
-    assert "has no effect" in told["message"]
+    assert "is ignored" in told["message"]
     world.await_status("c", lambda s: s["observedGeneration"] == generation, what="the edits were seen")
     operator.kill()
     operator.start()

@@ -20,7 +20,7 @@ _ACTIONS = {Write: WRITE_ACTIONS, Line: LINE_ACTIONS, Step: tuple(STEP_ACTIONS)}
 _HARMLESS = Mutant(
     name="a word in a comment",
     file="engine/work_queue.py",
-    old='"""Drop what is remembered of a key that is no more."""',
+    old='"""Drop what is remembered of a key that no longer exists."""',
     new='"""Drop all that is remembered of a key that is no more."""',
     plan=Plan("create"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -57,11 +58,15 @@ def _program() -> None:
         signal.signal(number, command.end_by_signal)
     try:
         code = main()
-        sys.stdout.flush()
+        print(end="", flush=True)  # noqa: T201 - unlike sys.stdout.flush() it works without an output
     except BrokenPipeError:  # no reader is left, as in `show | head -1`
         code = command.SIGNAL + signal.SIGPIPE
+    except OSError as error:
+        print(f"tfcluster_resolver: cannot write the output: {error.strerror}", file=sys.stderr)  # noqa: T201 - likewise
+        code = os.EX_IOERR
     # Not sys.exit(): a probe whose name is still being looked up cannot be interrupted, and Python waits for it.
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        print(end="", flush=True, file=sys.stderr)  # noqa: T201 - likewise
     os._exit(code)
 
 

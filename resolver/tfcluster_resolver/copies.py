@@ -5,34 +5,34 @@ packages, so a copy that an image brings would never be seen, not even a newer o
 twice: as a module of the package, and as what Python finds first under the package's name.  There it looks for the
 newest copy and becomes it, before the import ends.
 
-It must load nothing slow, because it runs before the package, and nothing that Python 3.8 lacks, because it also
-runs in an older Python, to say so.
+It must load nothing slow, because it runs before the package, and nothing that Python 3.6 lacks, because it also
+runs in an older Python than the package's, to say so: so its annotations are texts.
 """
-
-from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-_PACKAGE: Final = "tfcluster_resolver"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    #: Sorts as the version does.
+    Order = tuple[tuple[int, ...], tuple[int, int], int, float]
+
+_PACKAGE = "tfcluster_resolver"
 #: The folder of the zip with the copy that the operator delivers.
-_BUNDLED: Final = "bundled"
-_SAYS_VERSION: Final = re.compile(r"""^__version__\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
+_BUNDLED = "bundled"
+_SAYS_VERSION = re.compile(r"""^__version__\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 #: The public part of PEP 440 that a version of ours can have.
-_VERSION: Final = re.compile(
+_VERSION = re.compile(
     r"(\d+(?:\.\d+)*)(?:(a|b|rc)(\d+))?(?:\.post(\d+))?(?:\.dev(\d+))?(?:\+[a-z0-9.]+)?", re.IGNORECASE
 )
 
-#: The Python that the package needs, as its distribution says.
-_PYTHON: Final = (3, 11)
-
-if TYPE_CHECKING:
-    #: Sorts as the version does.
-    Order = tuple[tuple[int, ...], tuple[int, int], int, float]
+#: The Python that the package needs.
+_PYTHON = (3, 10)
 
 
 class Copy(NamedTuple):
@@ -40,11 +40,11 @@ class Copy(NamedTuple):
 
     file: str
     version: str
-    order: Order
+    order: "Order"
     spec: ModuleSpec
 
 
-def copies(search_path: Sequence[str]) -> list[Copy]:
+def copies(search_path: "Sequence[str]") -> "list[Copy]":
     """List the copies on the search path that say which version they are; a zip stands for the copy in it."""
     found: list[Copy] = []
     seen = set()
@@ -63,11 +63,11 @@ def copies(search_path: Sequence[str]) -> list[Copy]:
     return found
 
 
-def newest(found: Sequence[Copy]) -> Copy | None:
+def newest(found: "Sequence[Copy]") -> "Copy | None":
     return max(found, key=lambda one: one.order, default=None)
 
 
-def order_of(version: str) -> Order | None:
+def order_of(version: str) -> "Order | None":
     """Return the key to sort a version by (PEP 440); None if the text is not a version that ours can have."""
     parts = _VERSION.fullmatch(version.strip())
     if parts is None:
@@ -92,7 +92,7 @@ def _version_of(spec: ModuleSpec) -> str:
     return said[1] if said is not None else ""
 
 
-def _become_newest(module: dict[str, Any]) -> None:
+def _become_newest(module: "dict[str, Any]") -> None:
     """Turn the module that is being imported into the newest copy of the package."""
     if sys.version_info < _PYTHON:
         raise ImportError(

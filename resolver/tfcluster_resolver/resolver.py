@@ -6,7 +6,7 @@ import copy
 import os
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tfcluster_resolver import _arguments, accelerators, contract
 from tfcluster_resolver._tensorflow import tensorflow_api
@@ -18,6 +18,9 @@ from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.frozen import FrozenView, view_of
 from tfcluster_resolver.views.kubernetes import KubernetesViews
 from tfcluster_resolver.views.watch import ViewSource, Watch
+
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10
 
 
 @dataclass(frozen=True, slots=True)

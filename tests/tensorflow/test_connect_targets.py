@@ -54,6 +54,7 @@ NOBODY = ("localhost", 0)
         (Elsewhere.from_spec(JOBS, "chief", 0), {}, ("chief", 0), ("grpc", {}, ("ps", 1))),
         (simple("grpc://h:222"), {}, NOBODY, (None, {}, ("worker", 0))),
         (simple("h:22"), {}, NOBODY, (None, {}, ("chief", 0))),
+        (simple("grpc://"), {}, NOBODY, (None, {}, None)),
     ],
 )
 def test_own_resolver_gives_task_filters_and_protocol(cluster, given, task, more):
@@ -67,7 +68,7 @@ def test_own_resolver_gives_task_filters_and_protocol(cluster, given, task, more
     assert sorted(found.others()) == [one for one in TASKS if one[:2] != task]
 
 
-@pytest.mark.parametrize("master", ["h:2", "grpc://", "nobody:1"])
+@pytest.mark.parametrize("master", ["h:2", "grpc://h", "nobody:1"])
 def test_master_that_is_nobody_is_refused(master):
     with pytest.raises(ConnectError, match="is not the address of any task"):
         target(simple(master))

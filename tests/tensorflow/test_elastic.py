@@ -69,6 +69,50 @@ finally:
     assert value > 0
 
 
+def test_functions_wait_for_a_change_of_the_cluster(program: RunningProgram):
+    """A function that is called for the first time is added after the change; one that is dropped waits for nothing."""
+    program.do("resize(coordinator, resolver, timeout=60)")
+    third = program.grow()
+
+    told = program.do(
+        f"""
+import gc
+from tensorflow.python.eager import context
+order, change = [], context.Context.update_server_def
+dropped = tf.function(process_id)
+dropped()
+name = dropped.get_concrete_function().name
+adding = threading.Thread(target=lambda: (tf.function(process_id)(), order.append("added")))
+
+def drop():
+    global dropped
+    dropped = None
+    gc.collect()
+
+def update(self, server_def):
+    if not order:
+        order.append("begun")
+        adding.start()
+        adding.join(1)
+        dropping = threading.Thread(target=drop)
+        dropping.start()
+        dropping.join()
+        change(self, server_def)
+        order.append("changed")
+    else:
+        change(self, server_def)
+
+context.Context.update_server_def = update
+change_made = resized()
+adding.join()
+context.Context.update_server_def = change
+result = [order, change_made[0], context.context().has_function(name), takes({third})["traces"]]
+"""
+    )
+
+    assert told == [["begun", "changed", "added"], ["/job:worker/task:2"], False, 1]
+
+
 def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram, third: int):
     told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))")
     assert told["gain"] == 100

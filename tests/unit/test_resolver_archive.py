@@ -7,14 +7,15 @@ import hashlib
 import importlib.util
 import io
 import os
+import shutil
+import subprocess
 import sys
 import time
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
-from unit.resolver_world import ROOT, SOURCES, publish, view_of
+from unit.resolver_world import SOURCES, publish, view_of
 from unit.resolver_world import python as run_python
 
 import tfcluster_resolver
@@ -238,12 +239,45 @@ def test_chooser_leaves_nothing_behind(delivered):
     assert python("-c", program, path=[delivered]) == python("-c", program, path=[SOURCES.parent])
 
 
+def interpreter(minor: int) -> Path | str | None:
+    """Find a Python 3 on this machine: pyenv's, whose command on the PATH may not start, or another one."""
+    return next(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}"))
+
+
+#: Imports every module, and says which Python it is, or why not.
+LOADS = """
+try:
+    import tfcluster_resolver
+except ImportError as error:
+    print(error)
+else:
+    import importlib, pkgutil, sys
+    for module in pkgutil.walk_packages(tfcluster_resolver.__path__, "tfcluster_resolver."):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("tensorflow", "google"):
+                raise
+    print(*sys.version_info[:2])
+"""
+
+
 def test_older_python_is_named(delivered):
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
-    imports = "try:\n    import tfcluster_resolver\nexcept ImportError as error:\n    print(error)"
-    message = python("-c", f"import sys; sys.version_info = (3, 8, 20)\n{imports}", path=[delivered])
-    assert message.startswith(f"tfcluster_resolver needs Python {needed} or newer, and ")
-    assert " is 3.8:" in message
+    """Every Python of this machine imports every module, or says that it is too old; so does one that is played."""
+    played = python("-c", f"import sys; sys.version_info = (3, 9, 20)\n{LOADS}", path=[delivered])
+    said = {9: played} | {
+        minor: subprocess.run(
+            [found, "-S", "-c", LOADS], env={"PYTHONPATH": str(delivered)}, capture_output=True, text=True, check=False
+        ).stdout.strip()
+        for minor in range(6, 15)
+        if (found := interpreter(minor)) is not None
+    }
+    old = {minor: words for minor, words in said.items() if minor < 10}
+    assert said == {minor: f"3 {minor}" for minor in said} | old
+    assert all(
+        words.startswith("tfcluster_resolver needs Python 3.10 or newer, and ") and f" is 3.{minor}:" in words
+        for minor, words in old.items()
+    )
 
 
 # versions

@@ -63,6 +63,19 @@ def listed_codes(command: str) -> set[int]:
     return {int(code) for code in re.findall(r"^  (\d+)(?= )", explain_codes(COMMANDS[command]), re.MULTILINE)}
 
 
+@pytest.mark.usefixtures("in_pod")
+def test_words_are_those_of_the_process_where_none_are_given(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tfcluster_resolver", "show"])
+    assert main() == 0
+    with pytest.raises(SystemExit):
+        main([])
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_success_is_listed_where_it_is_the_command_s_own():
+    assert {name for name in COMMANDS if 0 not in listed_codes(name)} == {"exec"}
+
+
 def test_show_prints_text(in_pod, capsys):
     assert main(["show"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -236,7 +249,14 @@ def test_exec_becomes_the_program():
 
 @pytest.mark.parametrize(
     ("path", "code"),
-    [("{0}/absent", 127), ("absent", 127), ("{0}", 126), ("{0}/cluster.json", 126), ("{0}/cluster.json/within", 126)],
+    [
+        ("{0}/absent", 127),
+        ("absent", 127),
+        ("", 127),
+        ("{0}", 126),
+        ("{0}/cluster.json", 126),
+        ("{0}/cluster.json/within", 126),
+    ],
 )
 def test_exec_that_cannot_run_ends_as_shells_do(in_pod, path, code):
     named = path.format(in_pod)
@@ -244,6 +264,23 @@ def test_exec_that_cannot_run_ends_as_shells_do(in_pod, path, code):
     assert done.returncode == code
     assert re.fullmatch(rf"tfcluster_resolver: cannot run {re.escape(named)}: .+\n", done.stderr)
     assert code in listed_codes("exec")
+
+
+@pytest.mark.usefixtures("in_pod")
+@pytest.mark.parametrize(
+    ("where", "code", "told"),
+    [
+        ("> /dev/full", os.EX_IOERR, "tfcluster_resolver: cannot write the output: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(where, code, told):
+    """A full disk is one line and a code of its own; a closed output is as good as none."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" "$@" {where}', *program("show")], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, told)
 
 
 @pytest.mark.parametrize("function", [serve, tf_config])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +16,7 @@ from unit.resolver_world import view_of
 
 from local_kubernetes.ports import free_ports
 from tfcluster_resolver import RestartOnResize, TFClusterResolver, contract
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.elastic import meeting as meetings
 from tfcluster_resolver.elastic.meeting import meet
@@ -243,6 +246,35 @@ def test_worker_that_is_scaled_away_does_not_wait(meeting):
     assert waiting.result(GUARD).membership().view.jobs["worker"] == tuple(there.addresses[:2])
 
 
+def test_worker_that_moves_opens_its_new_port(meeting):
+    there = meeting(3)
+    moved = there.addresses.pop()
+    waiting = there.start(1, 2, 1)
+    there.await_looks(1)
+    there.addresses[1] = moved
+    there.show(1, 2, 2)
+    there.await_looks(1)
+    socket.create_connection(there.address(1), GUARD).close()
+    assert epochs(waiting, there.start(0, 2, 2)) == [2, 2]
+
+
+def test_leader_tries_again_to_open_its_port(meeting, monkeypatch):
+    """The port of its old process can be in use for a moment; it does not try without pauses."""
+    there = meeting(2)
+    newcomers: list[Future[TFClusterResolver]] = []
+
+    def sleep(seconds: float) -> None:
+        if not newcomers:
+            old.close()
+            newcomers.append(there.start(1, 2, 1))
+        time.sleep(seconds)
+
+    monkeypatch.setattr(meetings, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    with socket.create_server(("", there.address(0)[1])) as old:
+        assert epochs(there.start(0, 2, 1)) == [1]
+    assert epochs(*newcomers) == [1]
+
+
 def test_old_process_of_the_leader_is_outlived(meeting):
     """A newcomer goes to the leader's port while the old process still has it, and waits for the new one."""
     there = meeting(2)
@@ -338,3 +370,30 @@ def test_what_keeps_them_from_starting_is_named(meeting):
     port = there.address(0)[1]
     with socket.create_server(("", port)), pytest.raises(PortTakenError, match=f"port {port}"):
         there.start(0, 2, 1, timeout=0.3).result(GUARD)
+
+
+def test_worker_that_is_the_last_to_leave_restarts_too(monkeypatch):
+    """All have saved when one of them leaves, and another can still fail to hear it from that one."""
+
+    class OpError(Exception):
+        pass
+
+    asked: list[bool] = []
+    started: list[object] = []
+
+    def ask_all(_: RestartOnResize, __: object, *, yes: bool) -> bool:
+        asked.append(yes)
+        if len(asked) > 1:
+            raise OpError
+        return True
+
+    tensorflow = SimpleNamespace(errors=SimpleNamespace(OpError=OpError))
+    monkeypatch.setattr(tensorflow_api, "load", lambda _: tensorflow)
+    monkeypatch.setattr(RestartOnResize, "_any", ask_all)
+    monkeypatch.setattr(os, "execv", lambda *words: started.append(words))
+    restart = RestartOnResize(TFClusterResolver("worker", 0, source=Seen(["a:1"], 1)))
+
+    restart.check(None, save=lambda: started.append("saved"))
+
+    assert started == ["saved", (sys.executable, sys.orig_argv)]
+    assert asked == [False, False]

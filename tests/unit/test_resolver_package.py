@@ -278,6 +278,30 @@ def test_import_that_fails_can_be_tried_again(run):
     assert run(program) == ["libcudart is missing", "_Finder", "True True False", ""]
 
 
+RELOADS = """
+import importlib, tfcluster_resolver.resolver as one
+TFClusterResolver = importlib.reload(one).TFClusterResolver
+"""
+LOADS_ANEW = """
+import sys
+for name in [name for name in sys.modules if name.startswith("tfcluster_resolver")]:
+    del sys.modules[name]
+"""
+
+
+@pytest.mark.parametrize("again", [RELOADS, LOADS_ANEW + OURS], ids=["reloaded", "dropped"])
+def test_module_can_be_loaded_twice(run, again):
+    """As by IPython's autoreload, and by tests; each of the classes is TensorFlow's."""
+    first = OURS + MADE + "first = made\n"
+    told = "print(isinstance(first, base))\n"
+    assert run(first + again + MADE + THEIRS + ASKED + TOLD + told + FINDERS) == ["True True False", "True", ""]
+
+
+def test_double_of_tensorflow_is_not_used(run):
+    double = "import sys, types\nsys.modules['tensorflow'] = types.ModuleType('tensorflow')\n"
+    assert run(double + OURS + MADE + "print(made.cluster_spec().as_dict())") == ["{'worker': ['a:1']}"]
+
+
 @pytest.mark.parametrize("tensorflow", ["", "distribute = None\n", None], ids=["empty", "half", "a folder"])
 def test_what_is_no_tensorflow_is_left_alone(run, tensorflow):
     assert run(OURS + MADE + THEIRS + "print(tf.__name__, made.master('worker', 0))", tensorflow) == [

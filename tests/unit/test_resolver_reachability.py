@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.waiting import GUARD, eventually
 from unit.resolver_world import SETTINGS, python, refusing_address, speaker
 
+from tfcluster_resolver.elastic import connections
 from tfcluster_resolver.errors import AddressError, Cause, MissingTask
 from tfcluster_resolver.waiting import addresses, wait_for_tasks
 from tfcluster_resolver.waiting import probes as waiting_probes
@@ -129,6 +131,69 @@ print(len(missing), {one.cause.name for one in missing}, threading.active_count(
     done = python("-S", "-c", text)
 
     assert (done.stdout, done.returncode) == ("500 {'UNRESOLVED'} True\n", 0), done.stderr
+
+
+class LookUps(addresses._LookUps):
+    """Look-ups in the thread that asks, with a clock that the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, knows: bool = False) -> None:
+        super().__init__()
+        self.now, self.knows = 1000.0, knows
+        self.asked: list[float] = []
+        monkeypatch.setattr(addresses, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(socket, "getaddrinfo", self.resolve)
+
+    def resolve(self, *_: object, **__: object) -> list[object]:
+        self.asked.append(self.now)
+        if self.knows:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 0))]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+
+    def find(self, seconds: float) -> int:
+        """Ask every 0.25 s for some time; gives how often the name led somewhere."""
+        found = 0
+        for _ in range(int(seconds * 4)):
+            self.now += 0.25
+            one = self.begin("w1")
+            if one.addresses is None:
+                self._work()
+            found += bool(one.addresses)
+            self.release(one)
+        return found
+
+
+def test_name_without_addresses_is_looked_up_less_and_less(monkeypatch):
+    """A pod that is pending for an hour costs the DNS little; one that comes is found at most five seconds later."""
+    look_ups = LookUps(monkeypatch)
+    assert not look_ups.find(3600)
+    assert sum(when <= 1001 for when in look_ups.asked) >= 3
+    assert len(look_ups.asked) < 3600 / 5 + 60
+    look_ups.knows = True
+    assert look_ups.find(10) > 20
+    look_ups.knows, before = False, len(look_ups.asked)
+    look_ups.find(1)
+    assert len(look_ups.asked) - before >= 3
+
+
+def test_name_is_looked_up_quickly_after_an_hour(monkeypatch):
+    """A task that is scaled away and comes back an hour later does not wait for what was known of it before."""
+    look_ups = LookUps(monkeypatch)
+    look_ups.find(60)
+    look_ups.now += 3600
+    before = len(look_ups.asked)
+    look_ups.find(1)
+    assert len(look_ups.asked) - before >= 3
+
+
+def test_look_up_that_fails_in_python_leads_nowhere(monkeypatch):
+    """Without descriptors Python cannot load the codec of names; the next look-up is another one."""
+    look_ups = LookUps(monkeypatch)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: {}["idna"])
+    assert not look_ups.find(1)
+    assert not look_ups._unfinished
 
 
 def test_forked_child_looks_names_up_again():
@@ -277,3 +342,22 @@ def test_what_is_no_address_is_refused(address):
 def test_name_that_cannot_be_does_not_resolve(host):
     """A text that no DNS server could be asked for is a name that does not resolve, not an error of Python's."""
     assert [one.cause for one in wait_for_tasks([("w", 0, f"{host}:1")], timeout=0)] == [Cause.UNRESOLVED]
+
+
+def test_attempts_to_connect_to_others_are_left_alone(black_hole, monkeypatch):
+    """An attempt to reach a task ends after two seconds; one to another service at the same port number does not."""
+    now = [0.0]
+    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    sockets = connections.Sockets()
+    with closing(Probes()) as probes:
+        probes.want(silent_tasks(black_hole, 1))
+        probes.run(0)
+        sockets.meet(probes.tried)
+    with socket.socket() as task, socket.socket() as other:
+        for one, host in ((task, "127.1.0.1"), (other, "127.0.0.9")):
+            one.setblocking(False)
+            one.connect_ex((host, black_hole))
+        for now[0] in (0.0, 2.5):
+            sockets._look()
+        states = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] for one in (task, other)]
+    assert [state == connections._TCP_SYN_SENT for state in states] == [False, True]

@@ -8,9 +8,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.waiting import GUARD
@@ -79,6 +81,14 @@ def open_descriptors() -> list[str]:
     return sorted(os.fspath(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.exists())
 
 
+@pytest.mark.parametrize(("descriptor", "found"), [(0, 0), (7, 7), (-1, None)])
+def test_descriptor_of_inotify(monkeypatch, descriptor, found):
+    """It can be 0 in a process without an input."""
+    library = SimpleNamespace(inotify_init1=lambda _: descriptor)
+    monkeypatch.setattr(watch.ctypes, "CDLL", lambda *_, **__: library)
+    assert watch._open_inotify() == found
+
+
 @pytest.mark.usefixtures("_way")
 def test_epoch_names_what_came_and_went(kubelet):
     """The tasks that were added and removed, or other filters alone; its resolver is frozen at it."""
@@ -122,6 +132,22 @@ def test_task_that_is_scaled_away_leaves(kubelet, monkeypatch):
     kubelet.write(at(4, leaving={"worker": ((0, 1),)}))
     be_no_task(monkeypatch)
     assert not TFClusterResolver().leaving
+
+
+def test_close_ends_a_wait_in_another_thread(kubelet, monkeypatch):
+    """The thread that waits ends without an error, and closes the descriptor; the watch has ended for good."""
+    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 0.05)
+    before, waits, real = open_descriptors(), threading.Event(), watch.FolderNotice.wait
+    monkeypatch.setattr(watch.FolderNotice, "wait", lambda *arguments: (waits.set(), real(*arguments)))
+    following = TFClusterResolver().watch()
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(list, following)
+        assert waits.wait(GUARD), "it never waited"
+        following.close()
+        assert ended.result(GUARD) == []
+    assert open_descriptors() == before
+    kubelet.write(at(2))
+    assert list(following) == []
 
 
 @pytest.mark.usefixtures("_way")

@@ -7,11 +7,15 @@ before anything is changed.  Loading it imports TensorFlow, so only what resizes
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import gc
 import importlib
 import inspect
 import threading
+from collections import deque
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final
 
@@ -30,6 +34,9 @@ _CONSTANTS: Final = "tensorflow.python.framework.constant_op"
 _USED: Final = {
     f"{_CONTEXT}:Context.update_server_def": "server_def TFE_ContextUpdateServerDef _initialize_logical_devices",
     f"{_CONTEXT}:Context.executor.fset": "TFE_ContextSetExecutorForThread",
+    f"{_CONTEXT}:Context.add_c_function": "c_func TFE_ContextAddFunction",
+    f"{_CONTEXT}:Context.add_function_def": "fdef TFE_ContextAddFunctionDef",
+    f"{_CONTEXT}:Context.remove_function": "name TFE_ContextRemoveFunction",
     f"{_CONTEXT}:get_server_def": "get_server_def",
     f"{_CONTEXT}:Context.call_function": "cancellation context",
     f"{_CANCELLATION}:context": "_active_context",
@@ -125,7 +132,9 @@ _constants: Any = importlib.import_module(_CONSTANTS)
 _convert: Final[Any] = _constants.convert_to_eager_tensor
 
 #: TensorFlow crashes if two threads update its cluster at the same time.
-_updating: Final = threading.Lock()
+_updating: Final = threading.RLock()
+#: How TensorFlow forgets each function that the program has dropped.
+_dropped: Final[deque[Callable[[], object]]] = deque()
 #: The manager that cancels the functions of a thread.
 _cancelling: Final = threading.local()
 #: The own task, in the threads whose constants stay there.
@@ -141,6 +150,44 @@ def update(wanted: Any) -> None:
     """Change TensorFlow's cluster and keep what lives on the tasks that stay; blocks while a task does not answer."""
     with _updating:
         _context.context().update_server_def(wanted)
+        _forget_dropped()
+
+
+def _adding(add: Any) -> Any:
+    @functools.wraps(add)
+    def wait_and_add(context: Any, function: Any) -> None:
+        with _updating:
+            _forget_dropped()  # one of them can have the same name
+            add(context, function)
+
+    return wait_and_add
+
+
+def _removing(remove: Any) -> Any:
+    @functools.wraps(remove)
+    def remove_later(context: Any, name: Any) -> None:
+        # The garbage collector calls it in any thread, whatever locks that holds: it must not wait.
+        _dropped.append(functools.partial(remove, context, name))
+        if _updating.acquire(blocking=False):
+            try:
+                _forget_dropped()
+            finally:
+                _updating.release()
+
+    return remove_later
+
+
+def _forget_dropped() -> None:
+    while _dropped:
+        with contextlib.suppress(Exception):  # a worker is lost, and its functions with it
+            _dropped.popleft()()
+
+
+# TensorFlow sends each function to every task, and guards that against no change of the cluster: a function that is
+# called for the first time while a worker leaves would fail in the program.
+for _name in ("add_c_function", "add_function_def"):
+    setattr(_context.Context, _name, _adding(getattr(_context.Context, _name)))
+_context.Context.remove_function = _removing(_context.Context.remove_function)
 
 
 def has_coordinator() -> bool:

@@ -23,7 +23,10 @@ _TENSORFLOW: Final = "tensorflow"
 
 def is_installed() -> bool:
     """Return whether this Python can import TensorFlow, without importing it."""
-    spec = importlib.util.find_spec("tensorflow")
+    try:
+        spec = importlib.util.find_spec("tensorflow")
+    except ValueError:  # a test's double in its place
+        return False
     # A folder of that name on the path is found too, as a namespace package, without an origin.
     return spec is not None and spec.origin is not None
 
@@ -147,7 +150,8 @@ class _Finder:
             return
 
         def execute_and_tell(module: ModuleType) -> None:
-            del loader.exec_module
+            # If this module was loaded twice, each has put one in front, and the first removes it.
+            vars(loader).pop("exec_module", None)
             execute(module)
             self.imported(module)
 

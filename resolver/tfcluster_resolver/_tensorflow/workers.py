@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
@@ -23,6 +24,9 @@ _tf: Final[Any] = private.coordinator_module
 GO_ON: Final = "go on"
 RECOVER: Final = "recover"
 END: Final = "end"
+
+#: Seconds between two attempts to start a worker's thread.
+_PAUSE: Final = 0.25
 
 
 def device_name(index: int) -> str:
@@ -219,8 +223,10 @@ class Running:
             self._handler._error_from_recovery = error
             self._handler._worker_up_cond.notify_all()
 
-    def is_worker_failure(self, error: Exception) -> bool:
-        """Return whether an update failed because of a worker: it can be tried again."""
+    def can_try_again(self, error: Exception) -> bool:
+        """Return whether an update failed because of a worker, or outside of TensorFlow."""
+        if not isinstance(error, _tf.errors.OpError):
+            return True
         try:
             self._handler._validate_preemption_failure(error)
         except Exception as other:  # noqa: BLE001 - it is the same error, or another
@@ -245,7 +251,13 @@ class Running:
                     queue.put(value._closure, tag=index)
 
             self.order(index, begin)
-            cluster.workers.append(_tf.Worker(index, device_name(index), cluster))
+            while not self.stopped:
+                try:
+                    cluster.workers.append(_tf.Worker(index, device_name(index), cluster))
+                except RuntimeError:  # the process cannot start more threads at the moment
+                    time.sleep(_PAUSE)
+                else:
+                    break
 
     def drop(self, count: int) -> list[Any]:
         """Forget the workers from an index on, whose threads have ended, and return what lived on them."""

@@ -52,10 +52,11 @@ def _exec(options: argparse.Namespace) -> NoReturn:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
         os.execvpe(program[0], program, environment)  # noqa: S606 - running the user's program is what is asked
-    except OSError as error:
-        print(f"tfcluster_resolver: cannot run {program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - a command's complaint
+    except (OSError, ValueError) as error:  # a program without a name is a ValueError
+        reason = getattr(error, "strerror", "a program needs a name")
+        print(f"tfcluster_resolver: cannot run {program[0]}: {reason}", file=sys.stderr)  # noqa: T201 - a command's complaint
         # As in shells: not there, or there and not executable.
-        missing = isinstance(error, FileNotFoundError) or (
+        missing = isinstance(error, FileNotFoundError | ValueError) or (
             isinstance(error, NotADirectoryError) and "/" not in program[0]
         )
         sys.exit(command.NOT_FOUND if missing else command.NOT_EXECUTABLE)

@@ -61,10 +61,7 @@ def permit(target: Target, *, on_change: str) -> None:
         )
     if same:
         return
-    changed = (
-        f"this process is connected to {connection.spec} as /job:{connection.job}/task:{connection.index}, and is now "
-        f"to connect to {target.spec} as {target}"
-    )
+    changed = f"this process is connected to another cluster than {target.name} ({_difference(connection, target)})"
     if on_change == "update":
         _permit_update(target, connection, first, changed)
     elif on_change == "reset":
@@ -73,6 +70,18 @@ def permit(target: Target, *, on_change: str) -> None:
         raise ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"
         )
+
+
+def _difference(connection: tensorflow_api.Connection, target: Target) -> str:
+    before, after = ({task[:2]: task for task in tasks_in(spec)} for spec in (connection.spec, target.spec))
+    tasks = {
+        "added": [after[key] for key in after.keys() - before.keys()],
+        "removed": [before[key] for key in before.keys() - after.keys()],
+        "at another address": [after[key] for key in after.keys() & before.keys() if after[key] != before[key]],
+    }
+    parts = [f"{word}: {first_of([str(one) for one in sorted(found)])}" for word, found in tasks.items() if found]
+    own = f"/job:{connection.job}/task:{connection.index}"
+    return "; ".join([*parts, *([f"as {own} in place of {target}"] if own != str(target) else [])])
 
 
 def update(target: Target, timeout: float) -> bool:

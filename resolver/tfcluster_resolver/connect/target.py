@@ -73,7 +73,8 @@ def target_of(
             if url in ("", "local"):
                 return None
             spec, name = cluster.cluster_spec(), f"{type(cluster).__name__}'s cluster"
-            master_task = _task_at(url, spec) if master and url else None
+            # "grpc://" names no task: SimpleClusterResolver says so if it is given an rpc layer and no master.
+            master_task = _task_at(url, spec) if master and url and not url.endswith("://") else None
         else:
             raise ArgumentTypeError(
                 "connect_to_cluster takes a TFClusterResolver, a ClusterResolver or a ClusterSpec, not "

@@ -11,16 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from tfcluster_resolver import contract
 from tfcluster_resolver._arguments import seconds, seconds_or_none
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.elastic.plan import Change, Refusal
-from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError
+from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError, ViewError
 from tfcluster_resolver.resolver import TFClusterResolver
 
 if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10
+
     from tfcluster_resolver.elastic.engine import ElasticEngine
 
 __all__ = ["Change", "Following", "Refusal", "follow", "resize"]
@@ -30,8 +32,10 @@ _log: Final = logging.getLogger(__name__)
 #: Seconds between two looks at the view, and at tasks that do not listen yet.
 _LOOK: Final = 1.0
 _LOOK_AT_LATE: Final = 0.25
-#: Seconds that one change may take before the next one is looked at; it is tried again.
+#: Seconds that one change may take before the next one is looked at; it is tried again.  Where there is a newer view it
+#: is at first less, and the double after each change that was not made, so that some are made however often it changes.
 _TRY: Final = 30.0
+_FIRST_TRY: Final = 1.0
 #: Seconds that the end of following waits for a change that is being made.
 _END: Final = 5.0
 #: Seconds that Python can wait for at most, and some to spare.
@@ -51,7 +55,7 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
 
     Args:
         coordinator: a ``tf.distribute.coordinator.ClusterCoordinator``.
-        resolver: the cluster; what it says now counts.
+        resolver: the cluster; what it is now counts, also for a snapshot.
         timeout: how long to wait for tasks that come to listen and for workers that go to finish, in seconds.
 
     Returns:
@@ -75,7 +79,8 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         from tfcluster_resolver.elastic.change import follow_once  # noqa: PLC0415 - it imports TensorFlow
 
         with engine.sockets.watched():
-            return follow_once(engine, resolver, deadline, wait=True)[0]
+            # That of a snapshot would undo what follow() has done since.
+            return follow_once(engine, resolver._live_again(), deadline, wait=True)[0]  # noqa: SLF001 - of this package
     finally:
         engine.resizing.release()
 
@@ -142,6 +147,7 @@ class Following:
         self._source = resolver._live_again()._source  # noqa: SLF001 - of this package
         self._done: Any = None
         self._refused: tuple[Refusal, ...] = ()
+        self._patience = _FIRST_TRY
         self._ended = threading.Event()
         self._news = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="tfcluster-follow", daemon=True)
@@ -207,15 +213,23 @@ class Following:
                 view = self._source.view()
                 mark = _mark(view)
                 now = self._resolver._frozen_at(view)  # noqa: SLF001 - of this package
-                change, late = follow_once(self._engine, now, time.monotonic() + _TRY, wait=False)
+                began = time.monotonic()
+
+                def outdated() -> bool:
+                    return time.monotonic() > began + self._patience and self._is_outdated(mark)
+
+                change, late = follow_once(self._engine, now, began + _TRY, wait=False, outdated=outdated)
         except Exception as error:  # noqa: BLE001 - the program continues, and it is told
+            if mark is not None and self._is_outdated(mark):
+                self._patience = min(2 * self._patience, _TRY)
+                return False
             if str(error) != str(self.error):
                 _log.warning("the program does not follow its cluster at the moment: %s", error)
             self.error = error
             if isinstance(error, RestartNeededError):
                 self._done = mark
             return False
-        self.error = None
+        self.error, self._patience = None, _FIRST_TRY
         self._report(change)
         if late:
             return False
@@ -224,6 +238,12 @@ class Following:
             self.epoch = change.epoch
             self._news.notify_all()
         return True
+
+    def _is_outdated(self, mark: Any) -> bool:
+        try:
+            return self._ended.is_set() or _mark(self._source.view()) != mark
+        except ViewError:
+            return False
 
     def _report(self, change: Change) -> None:
         news = change.refused != self._refused

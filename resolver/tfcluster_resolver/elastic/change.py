@@ -66,11 +66,16 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
 
 
 def follow_once(
-    engine: ElasticEngine, resolver: TFClusterResolver, deadline: float, *, wait: bool
+    engine: ElasticEngine,
+    resolver: TFClusterResolver,
+    deadline: float,
+    *,
+    wait: bool,
+    outdated: Callable[[], bool] = lambda: False,
 ) -> tuple[Change, tuple[Task, ...]]:
     """Follow what the cluster is now, until a deadline by the monotonic clock; the caller holds ``engine.resizing``."""
     # It returns what was changed, also by an earlier call that did not wait for its end, and the tasks that were left
-    # for later: without ``wait`` those that come and do not listen yet.
+    # for later: without ``wait`` those that come and do not listen yet.  An outdated change ends.
     _await_unfinished(engine, deadline)
     membership = resolver.membership()
     view = membership.view
@@ -91,7 +96,7 @@ def follow_once(
         late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
         change = part
     if change:
-        change = _Resize(engine, known, change, pods, deadline).make()
+        change = _Resize(engine, known, change, pods, deadline, outdated=outdated).make()
     engine.incarnations |= {task: pod for task, pod in pods.items() if task not in engine.incarnations}
     untold, engine.untold = engine.untold, None
     return (plan.joined(untold, change) if untold else change), late
@@ -122,6 +127,8 @@ class _Resize(Request):
         change: Change,
         pods: Mapping[tuple[str, int], str],
         deadline: float,
+        *,
+        outdated: Callable[[], bool],
     ) -> None:
         self._jobs = plan.changed(known.jobs, change)
         wanted = copy.deepcopy(engine.wanted)
@@ -132,6 +139,7 @@ class _Resize(Request):
         self._gone = [task.index for task in change.removed if task.job == "worker"]
         super().__init__(wanted, change, final=bool(self._gone))
         self._engine, self._known, self._pods, self._deadline = engine, known, pods, deadline
+        self._outdated = outdated
         self._replaced = [task.index for task in change.replaced if task.job == "worker"]
         #: Those that are another pod behind the same address: the old one never finishes its closure.
         self._lost = [index for index in self._replaced if known.jobs["worker"][index] == self._jobs["worker"][index]]
@@ -153,9 +161,12 @@ class _Resize(Request):
         self._await_update()
         return self.change
 
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._deadline or self._outdated()
+
     def _await_answers(self, tasks: Mapping[tuple[str, int], str]) -> None:
         while tasks := self._engine.silent(tasks):
-            if time.monotonic() > self._deadline:
+            if self._is_over():
                 raise _unreachable("Nothing was changed: try again when they listen", tasks)
             time.sleep(_LOOK)
 
@@ -165,7 +176,7 @@ class _Resize(Request):
         asked = time.monotonic()
         while busy := [index for index, hold in self._holds.items() if not hold.held.wait(_LOOK / len(self._holds))]:
             now = time.monotonic()
-            if now > self._deadline:
+            if self._is_over():
                 raise TasksBusyError(
                     f"{', '.join(f'/job:worker/task:{index}' for index in busy)} did not finish their closures. "
                     "Nothing was changed: try again, with a longer timeout than a closure takes"

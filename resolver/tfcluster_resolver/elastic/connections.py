@@ -46,7 +46,7 @@ class Sockets:
         self._watching = False
 
     def meet(self, peers: Iterable[Peer]) -> None:
-        """Add peers; connections to others are left alone."""
+        """Add peers; connections to others, and attempts to connect to them, are left alone."""
         with self._lock:
             self._peers.update(peers)
 
@@ -70,9 +70,10 @@ class Sockets:
         with self._lock:
             self._watchers += 1
             # The thread of an earlier block can have missed that block's end; then it continues.
-            begins, self._watching = not self._watching, True
-        if begins:
-            threading.Thread(target=self._watch, name="tfcluster-connections", daemon=True).start()
+            if not self._watching:
+                with contextlib.suppress(RuntimeError):  # no thread can be started: the next block tries again
+                    threading.Thread(target=self._watch, name="tfcluster-connections", daemon=True).start()
+                    self._watching = True
         try:
             yield
         finally:
@@ -85,13 +86,13 @@ class Sockets:
                 if not self._watchers:
                     self._watching = False
                     return
-            self._look()
+            with contextlib.suppress(OSError):  # no descriptor is left
+                self._look()
             time.sleep(_EVERY)
 
     def _look(self) -> None:
         with self._lock:
-            ports = {port for _, port in self._peers}
-            there = [one for one in _sockets() if one[2] in self._peers or (one[1] == _SYN_SENT and one[2][1] in ports)]
+            there = [one for one in _sockets() if one[2] in self._peers]
             now = time.monotonic()
             trying = {inode for inode, state, _ in there if state == _SYN_SENT}
             self._since = {inode: self._since.get(inode, now) for inode in trying}

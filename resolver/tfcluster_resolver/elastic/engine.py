@@ -104,6 +104,7 @@ class ElasticEngine:
         self._peers: dict[str, set[Peer]] = {}
         self._left: dict[Task, str] = {}
         self._ending = False
+        self._told = ""
         self._thread = threading.Thread(target=self._run, name="tfcluster-elastic", daemon=True)
 
     def begin(self) -> bool:
@@ -207,7 +208,7 @@ class ElasticEngine:
         with self._state:
             for task, peer in found.items():
                 self._peers.setdefault(tasks[task], set()).add(peer)
-        self.sockets.meet(found.values())
+        self.sockets.meet(probes.tried)
         return set(found)
 
     def silent(self, tasks: Mapping[Task, str]) -> dict[Task, str]:
@@ -224,14 +225,19 @@ class ElasticEngine:
     # The thread.
 
     def _run(self) -> None:
-        self.answering(tasks_of(self.wanted))  # learn their peers while they are well
+        with contextlib.suppress(Exception):
+            self.answering(tasks_of(self.wanted))  # learn their peers while they are well
         while not self._over():
-            if self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE):
-                # A failed worker waits inside of TensorFlow first; from here on it waits for its own worker, or is
-                # held.  One whose closure began before the take-over tries once more, and comes here by that.
-                self.running.recovered()
-            if not self._over() and self._unsettled():
-                self._settle()
+            try:
+                if self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE):
+                    # A failed worker waits inside of TensorFlow first; from here on it waits for its own worker, or is
+                    # held.  One whose closure began before the take-over tries once more, and comes here by that.
+                    self.running.recovered()
+                if not self._over() and self._unsettled():
+                    self._settle()
+            except Exception as error:  # noqa: BLE001 - such as a limit of threads or descriptors: no worker would come back
+                self._tell(error)
+                time.sleep(_LOOK_AGAIN)
         with self._state:
             holds = dict(self._holds)
             self._state.notify_all()
@@ -270,14 +276,14 @@ class ElasticEngine:
             failed, kept, self._kept, self._dirty = set(self._failed), self._kept, [], False
             if request is not None:
                 request.begun = request.updating = True
-        if request is not None:
-            request.before()
-        before = tasks_of(self.running.server_def)
-        leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
-        gone = down | self.silent(leaving).keys()  # TensorFlow would wait for their last word
-        answering = {task: tasks[task] for task in tasks.keys() - down}
-        began = time.monotonic()
         try:
+            if request is not None:
+                request.before()
+            before = tasks_of(self.running.server_def)
+            leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
+            gone = down | self.silent(leaving).keys()  # TensorFlow would wait for their last word
+            answering = {task: tasks[task] for task in tasks.keys() - down}
+            began = time.monotonic()
             with self.sockets.watched(), self.cut_off(gone), self._guarded(answering):
                 self.running.update(without(wanted, workers_down))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
@@ -313,14 +319,22 @@ class ElasticEngine:
             over.set()
 
     def _not_settled(self, request: Request | None, error: Exception, kept: list[Any]) -> None:
-        again = request is not None or self.running.is_worker_failure(error)
+        again = request is not None or self.running.can_try_again(error)
         with self._state:
             self._kept = kept + self._kept
             self._dirty = again
             if request is not None:
                 request.error, request.updating = error, False
-        if not again:  # a ps was lost: the program gets the error, as from TensorFlow
+        if again:
+            self._tell(error)
+        else:  # a ps was lost: the program gets the error, as from TensorFlow
             self.running.recovered(error)
+
+    def _tell(self, error: Exception) -> None:
+        """Log an error once; the thread tries again."""
+        if str(error) != self._told:
+            self._told = str(error)
+            _log.warning("TensorFlow's cluster is not what it should be yet: %s", error)
 
 
 def _stop(engine: weakref.ref[ElasticEngine]) -> None:

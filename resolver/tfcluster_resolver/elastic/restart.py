@@ -104,8 +104,10 @@ class RestartOnResize:
             return
         if save is not None:
             save()
-        # No worker may end while another one still writes.
-        self._any(strategy, yes=False)
+        # No worker may end while another one still writes.  The first that knows that all have saved ends, and others
+        # that still receive the sum from it fail.
+        with contextlib.suppress(tensorflow_api.load("RestartOnResize.check()").errors.OpError):
+            self._any(strategy, yes=False)
         with contextlib.suppress(ViewError):  # where it is unreadable for a moment, the next start looks again
             if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
                 _end()

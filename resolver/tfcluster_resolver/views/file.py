@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
 
 from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
 from tfcluster_resolver.views.watch import FolderNotice
+
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10
 
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
 DATA: Final = "..data"
@@ -62,9 +65,10 @@ class ViewFile:
         except FileNotFoundError as error:
             raise self._not_found() from error
         except OSError as error:
+            cure = "the container's user must be able to read it (look at the pod's securityContext and volume)"
             raise ViewUnreadableError(
-                f"cannot read the view {error.filename or self._directory}: {error.strerror}; "
-                "the container's user must be able to read it (look at the pod's securityContext and volume)"
+                f"cannot read the view {error.filename or self._directory}: {error.strerror}"
+                f"{f'; {cure}' if isinstance(error, PermissionError) else ''}"
             ) from error
         return last[1]
 

@@ -12,13 +12,17 @@ import ctypes
 import os
 import select
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.errors import ViewError
+
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10
 
 _T = TypeVar("_T")
 
@@ -172,8 +176,8 @@ def _add_watch(descriptor: int, folder: str) -> bool:
 class Watch(Iterator[_T]):
     """Waits for new epochs, and returns each as it comes; of several quick ones at least the last.
 
-    An error does not end a watch: the next call continues from the last epoch.  A watch that timed out or was closed
-    has ended for good.  A process that was forked continues with a watch of its own.
+    An error does not end a watch: the next call continues from the last epoch.  A watch that timed out or was closed,
+    from any thread, has ended for good.  A process that was forked continues with a watch of its own.
     """
 
     def __init__(
@@ -187,25 +191,27 @@ class Watch(Iterator[_T]):
         self._read, self._known, self._make_event = read, known, make_event
         self._notice, self._timeout = notice, timeout
         self._begun = False
+        self._closed = False
+        #: Held by the thread that waits: no other thread closes what it waits on.
+        self._waiting = threading.Lock()
 
     def __next__(self) -> _T:
         """Wait for the next epoch; ViewError where the view could not be read for GRACE seconds, or at the end."""
-        if self._notice is None:
-            raise StopIteration
-        if not self._begun:
-            self._begun = True
-            self._notice.__enter__()
-        now = self._await_change(self._notice)
-        if now is None:
-            self.close()
-            raise StopIteration
-        before, self._known = self._known, now
+        with self._waiting:
+            now = None if self._notice is None else self._await_change(self._notice)
+            if now is None:
+                self._end()
+                raise StopIteration
+            before, self._known = self._known, now
         return self._make_event(before, now)
 
     def _await_change(self, notice: Notice) -> Membership | None:
+        if not self._begun and not self._closed:
+            self._begun = True
+            notice.__enter__()
         asked = time.monotonic()
         failing_since: float | None = None
-        while True:
+        while not self._closed:
             left = float("inf") if self._timeout is None else asked + self._timeout - time.monotonic()
             try:
                 now = self._read()
@@ -221,12 +227,25 @@ class Watch(Iterator[_T]):
                 if left <= 0:
                     return None
             notice.wait(left)
+        return None
 
     def close(self) -> None:
-        """End the watch and close its descriptor; an abandoned watch is closed too."""
-        notice, self._notice = self._notice, None
-        if notice is not None and self._begun:
-            notice.__exit__(None, None, None)
+        """End the watch and close its descriptor; a thread that waits ends within a second.
+
+        An abandoned watch is closed too.
+        """
+        self._closed = True
+        if self._waiting.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._waiting.release()
+
+    def _end(self) -> None:
+        self._closed = True
+        if self._notice is not None and self._begun:
+            self._begun = False
+            self._notice.__exit__(None, None, None)
 
     def __del__(self) -> None:
         self.close()

@@ -20,6 +20,12 @@ from tfcluster_resolver.errors import AddressError
 
 #: Look-ups at one time in this process; a thread each, for as long as there is something to look up.
 _THREADS: Final = 64
+#: A name without addresses is looked up again after this part of the time since the first such answer, in at most so
+#: many seconds: a pod can be pending for days, and the whole cluster uses one DNS.
+_PATIENCE: Final = 0.125
+_LONGEST_PAUSE: Final = 5.0
+#: Seconds without a look-up after which that time starts at 0.
+_FORGOTTEN: Final = 30.0
 #: Descriptors where the limit is not known.
 _UNKNOWN_LIMIT: Final = 128
 
@@ -70,10 +76,15 @@ class _LookUps:
         self._unfinished: dict[str, LookUp] = {}
         self._queue: deque[LookUp] = deque()
         self._threads = 0
+        #: The times of the first and the last look-up of each name without addresses.
+        self._nowhere: dict[str, tuple[float, float]] = {}
 
     def begin(self, host: str) -> LookUp:
         """Begin to look a name up, or share in a look-up that is under way; hand it to :meth:`release` in any case."""
         with self._lock:
+            first, last = self._nowhere.get(host, (0.0, 0.0))
+            if time.monotonic() < last + min((last - first) * _PATIENCE, _LONGEST_PAUSE):
+                return LookUp(host, (), 1)
             one = self._unfinished.get(host)
             if one is None:
                 one = self._unfinished[host] = LookUp(host)
@@ -101,6 +112,10 @@ class _LookUps:
             with self._lock:
                 one.addresses = addresses
                 del self._unfinished[one.host]
+                now = time.monotonic()
+                first, last = self._nowhere.pop(one.host, (now, now))
+                if not addresses:
+                    self._nowhere[one.host] = (first if now < last + _FORGOTTEN else now, now)
 
     def _next(self) -> LookUp | None:
         with self._lock:
@@ -130,15 +145,14 @@ def numeric(host: str) -> tuple[Address, ...]:
     """Read an IP address, without a look-up; empty for a name."""
     for family, rest in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
         with contextlib.suppress(OSError, ValueError):
-            socket.inet_pton(family, host)
-            return ((family, (host, *rest)),)
+            return ((family, (socket.inet_ntop(family, socket.inet_pton(family, host)), *rest)),)
     return ()
 
 
 def _resolve(host: str) -> tuple[Address, ...]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):  # a text that cannot be a name is a ValueError
+    except (OSError, ValueError, LookupError):  # no name; or Python cannot load the codec of names, without descriptors
         return ()
     # The port is the second part of the addresses of IPv4 and IPv6.
     return tuple({(family, (address[0], *address[2:])): None for family, _, _, _, address in found})

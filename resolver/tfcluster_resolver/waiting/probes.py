@@ -70,6 +70,8 @@ class Probes:
         self._grpc = grpc
         self._tasks: Sequence[tuple[str, int, str]] = ()
         self._peers: dict[str, _Peer] = {}
+        #: Each IP address and port that was tried.
+        self.tried: set[tuple[str, int]] = set()
         #: Those that have not answered, and of these the ones of which no attempt has ended.
         self._silent: set[_Peer] = set()
         self._untried: set[_Peer] = set()
@@ -209,6 +211,7 @@ class Probes:
             one.setblocking(False)
             peer.connections[one] = b""
             self._open += 1
+            self.tried.add((host, peer.port))
             error = one.connect_ex((host, peer.port, *rest))
             if error in {0, errno.EINPROGRESS}:
                 self._selector.register(one, selectors.EVENT_WRITE, peer)

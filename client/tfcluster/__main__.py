@@ -16,7 +16,7 @@ def _end(*_: object) -> None:
 
 _HEEDS_CTRL_C = signal.getsignal(signal.SIGINT) is signal.default_int_handler
 if _HEEDS_CTRL_C:
-    # NB: the imports take a while, in which Ctrl-C would end in a traceback.
+    # The imports take a while, in which Ctrl-C would end in a traceback.
     signal.signal(signal.SIGINT, _end)
 
 from tfcluster.commands.root import root
@@ -26,7 +26,7 @@ _PLUGIN = "kubectl-tfcluster"
 
 def main() -> None:
     """Run the command line; the process exits with one of :class:`tfcluster.errors.ExitCode`."""
-    # NB: Python has no stream where the shell closed it (`>&-`), and the next file would get its number.
+    # Python has no stream where the shell closed it (`>&-`), and the next file would get its number.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process

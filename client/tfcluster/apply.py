@@ -54,7 +54,7 @@ class Applying:
         try:
             self._apply(manifest, dry_run=True)
         except NotFoundError:
-            # NB: its namespace, or the definition of TFClusters, may come with the same files.
+            # Its namespace, or the definition of TFClusters, may come with the same files.
             return
 
     def _apply(self, manifest: Manifest, *, dry_run: bool) -> Applied:
@@ -111,7 +111,7 @@ def _in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _same(before: Object, after: Object) -> bool:
-    """Tell whether an apply changed nothing; a status that changed meanwhile is no change of ours."""
+    """Return whether an apply changed nothing; a status that changed in the meantime is no change of ours."""
 
     def told(body: Object) -> Object:
         about = {**body["metadata"], "managedFields": None, "resourceVersion": None}

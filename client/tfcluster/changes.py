@@ -88,7 +88,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
     if not body["spec"].get("suspend"):
         if conditions.by_type(body.get("status") or {}).get("Suspended", {}).get("reason") != reasons.GANG_TIMEOUT:
             return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
-        # NB: the operator gave up by itself, and only an edit makes it try again.
+        # The operator gave up by itself, and only an edit makes it try again.
         first = {"spec": {"suspend": True}}
     total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
     started = f"To start from the beginning: {count(total, 'task')}, complete ones too."

@@ -83,7 +83,7 @@ class ClusterStatus:
         return self.state == "Ready"
 
     def task(self, job: str, index: int = 0) -> TaskPicture:
-        """Give one task; raises KeyError where there is none."""
+        """Return one task; raises KeyError where there is none."""
         for one in self.tasks:
             if (one.job, one.index) == (job, index):
                 return one
@@ -120,11 +120,11 @@ class RunningCluster:
         return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, **telling)
 
     def logs(self, *tasks: str, follow: bool = False, **options: Any) -> Iterator[LogLine]:
-        """Give the lines of tasks' logs; see Client.logs."""
+        """Return the lines of tasks' logs; see Client.logs."""
         return self.client.logs(self.name, tasks, self.namespace, follow=follow, **options)
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
-        """Give what happened to it and its pods; see Client.events."""
+        """Return what happened to it and its pods; see Client.events."""
         return self.client.events(self.name, self.namespace, follow=follow)
 
     def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
@@ -134,7 +134,7 @@ class RunningCluster:
             replicas: how many.
             job: the job.
             wait: come back when every task is ready and knows the others.
-            timeout: how long to wait at the most, in seconds; None waits for ever.
+            timeout: how long to wait at the most, in seconds; None waits forever.
         """
         self.client.scale(self.name, replicas, job=job, namespace=self.namespace, uid=self.uid)
         if wait:
@@ -195,7 +195,7 @@ class Client:
         return self.api.namespace
 
     def get(self, name: str, namespace: str | None = None) -> Object:
-        """Give a TFCluster as the API server has it.
+        """Return a TFCluster as the API server has it.
 
         Raises:
             NoClusterError: there is none of that name.
@@ -204,7 +204,7 @@ class Client:
         return self.api.cluster(name, namespace)
 
     def list(self, namespace: str | None = None, *, labels: str = "") -> list[Object]:
-        """Give all TFClusters.
+        """Return all TFClusters.
 
         Raises:
             RefusedError: the API server said no.
@@ -254,7 +254,7 @@ class Client:
                 "deleted", or ``condition=TYPE[=STATUS]``.
             namespace: its namespace, if not the client's.
             uid: wait for this one; by default for the one that has the name now.
-            timeout: how long at the most, in seconds; None waits for ever.
+            timeout: how long at the most, in seconds; None waits forever.
             tell: called with what is waited for, at once and whenever that changes.
 
         Raises:
@@ -283,16 +283,16 @@ class Client:
         limit: int = MOST_FOLLOWED,
         tell: Callable[[str], None] = _ignore,
     ) -> Iterator[LogLine]:
-        """Give the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
+        """Return the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
 
-        A task goes on in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
+        A task continues in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
         the iterator to stop before its end.
 
         Args:
             name: the TFCluster's name.
             tasks: JOB for all tasks of a job, JOB-INDEX for one; none means all.
             namespace: its namespace, if not the client's.
-            follow: go on until the TFCluster has finished or is deleted, with tasks that are added.
+            follow: continue until the TFCluster has finished or is deleted, with tasks that are added.
             previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.
             container: the container; "" means the one that runs the task.
             tail: how many lines from the end of each log that is there; None means all.
@@ -314,7 +314,7 @@ class Client:
             yield from batch
 
     def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
-        """Give what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
+        """Return what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
 
         Raises:
             NoClusterError: there is none of that name, and no event tells of one.
@@ -377,7 +377,7 @@ class Client:
         Args:
             cluster: the TFCluster.
             goal: what to wait for before the block begins, as in wait.
-            timeout: how long at the most, in seconds; None waits for ever.
+            timeout: how long at the most, in seconds; None waits forever.
             keep: True never deletes it, "on_error" leaves it where the block ends with an exception.
             tell: called with what is waited for, and with what stays.
 
@@ -415,7 +415,7 @@ class Client:
             failed = False
         finally:
             if created and not (keep is True or (keep == "on_error" and failed)):
-                # NB: if it was deleted, or another one has the name by now, there is nothing of ours to delete.
+                # If it was deleted, or another one has the name by now, there is nothing of ours to delete.
                 with contextlib.suppress(NotFoundError, ConflictError):
                     self.api.delete(TFCLUSTERS, name, namespace, uid=running.uid)
             elif created:
@@ -450,7 +450,7 @@ class Client:
             NoClusterError: there is none of that name.
             ManifestError: it has no such job, or ``replicas`` are more than its maxReplicas.
             NotRunningError: it has finished.
-            ConflictError: it was deleted and created again meanwhile.
+            ConflictError: it was deleted and created again in the meantime.
             RefusedError: the API server said no.
         """
         body = self._this(name, namespace, uid)
@@ -506,7 +506,7 @@ class Client:
             namespace: its namespace, if not the client's.
             uid: restart it only if it still is this one.
             wait: come back when the new pods are ready.
-            timeout: how long to wait at the most, in seconds; None waits for ever.
+            timeout: how long to wait at the most, in seconds; None waits forever.
             dry_run: change nothing; the API server says whether it would.
             tell: called with what will happen before it is done, and then with what is waited for.
 
@@ -517,7 +517,7 @@ class Client:
             NoClusterError: there is none of that name.
             NoTaskError: it has no such job or task.
             WaitTimeoutError: it took too long.
-            ClusterFailedError: the cluster failed meanwhile.
+            ClusterFailedError: the cluster failed in the meantime.
             NotRunningError: it has finished or is suspended, or the task is complete or has not started.
             ConflictError: the pod, or the TFCluster, is another one by now.
             RefusedError: the API server said no.
@@ -548,7 +548,7 @@ class Client:
         return body
 
     def _this(self, name: str, namespace: str | None, uid: str) -> Object:
-        """Give a TFCluster; raises ConflictError where it is not the one of that UID."""
+        """Return a TFCluster; raises ConflictError where it is not the one of that UID."""
         body = self.get(name, namespace)
         if uid and _uid_of(body) != uid:
             raise _reborn(name)
@@ -563,7 +563,7 @@ class Client:
         patches = [change.first, change.patch] if change.first else [change.patch]
         try:
             for one in patches:
-                # NB: with its UID, so that the TFCluster is changed of which it was said, not a later one of that name.
+                # With its UID, so that the TFCluster is changed of which it was said, not a later one of that name.
                 patch = {**one, "metadata": {"uid": about["uid"]}}
                 body = self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
         except RefusedError as error:
@@ -593,7 +593,7 @@ class Client:
             cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" leaves them; by
                 default "foreground" where it is waited for, else "background".
             wait: come back when it is gone, and its pods with it.
-            timeout: how long to wait at the most, in seconds; None waits for ever.
+            timeout: how long to wait at the most, in seconds; None waits forever.
             dry_run: delete nothing; the API server says whether it would.
             tell: called with what is waited for.
 

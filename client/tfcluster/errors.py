@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
 
     #: All went well.
     OK = 0
-    #: What was asked does not hold, or something differs, or it was refused: the message says what to do.
+    #: What was asked does not hold, or something differs, or it was rejected: the message says what to do.
     FAILED = 1
     #: The command line is wrong; click's own code.
     USAGE = 2
@@ -71,7 +71,7 @@ class NotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """Somebody else changed it meanwhile."""
+    """Somebody else changed it in the meantime."""
 
 
 class UnreachableError(TFClusterError):

@@ -55,13 +55,13 @@ def events_of(name: str, cluster: Mapping[str, Any] | None, events: Iterable[Map
                 found.append(_event(one, ""))
         elif about.get("kind") == "Pod" and (task := _task(name, jobs, str(about.get("name")), gone=cluster is None)):
             event = _event(one, task)
-            # NB: an Event has whole seconds, and a pod of the cluster is younger than it.
+            # An Event has whole seconds, and a pod of the cluster is younger than it.
             found += [event] if event.time >= since else []
     return sorted(found, key=lambda one: (one.time, one.about, one.uid))
 
 
 def news(before: Mapping[str, Event], after: Iterable[Event]) -> Iterator[Event]:
-    """Give the events that are new, or happened again."""
+    """Return the events that are new, or happened again."""
     for one in after:
         known = before.get(one.uid)
         if known is None or (known.count, known.time) != (one.count, one.time):
@@ -75,7 +75,7 @@ def _jobs(cluster: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _task(name: str, jobs: Mapping[str, str], pod: str, *, gone: bool) -> str:
-    """Give the task whose pod has that name; "" where it is none of this cluster."""
+    """Return the task whose pod has that name; "" where it is none of this cluster."""
     parts = _POD.fullmatch(pod)
     if parts is None or not parts["stem"].startswith(f"{name}-"):
         return ""
@@ -101,7 +101,7 @@ def _event(body: Mapping[str, Any], about: str) -> Event:
 
 
 def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: str) -> Iterator[Event]:
-    """Give the events that there are, and those to come, until the TFCluster is gone."""
+    """Return the events that there are, and those to come, until the TFCluster is gone."""
     known: dict[str, Event] = {}
     selections = [Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), Selection(EVENTS, namespace)]
     for clusters, events in snapshots(api, selections):

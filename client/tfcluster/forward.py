@@ -91,7 +91,7 @@ def read_wish(text: str) -> Wish:
 
 
 def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
-    """Give the TCP ports that the containers of a TFCluster's templates name."""
+    """Return the TCP ports that the containers of a TFCluster's templates name."""
     for job, fields in sorted(((cluster.get("spec") or {}).get("jobs") or {}).items()):
         spec = (fields.get("template") or {}).get("spec") or {}
         for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -102,7 +102,7 @@ def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
 
 
 def task_port(cluster: Object, job: str) -> int:
-    """Give the port at which TensorFlow's server of a job's tasks listens."""
+    """Return the port at which TensorFlow's server of a job's tasks listens."""
     spec = cluster.get("spec") or {}
     return int(((spec.get("jobs") or {}).get(job) or {}).get("port") or spec.get("port") or DEFAULT_PORT)
 

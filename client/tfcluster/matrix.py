@@ -40,7 +40,7 @@ class Grid:
 
 
 def membership_of(cluster: TFCluster) -> Membership:
-    """Give the membership as somebody sees it who sees everything."""
+    """Return the membership as somebody sees it who sees everything."""
     return Membership(view=whole_view(cluster), own=None)
 
 

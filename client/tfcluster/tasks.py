@@ -34,7 +34,7 @@ def spell(job: str, index: int, last: int | None = None) -> str:
 
 
 def names_one(word: str) -> bool:
-    """Tell whether a word looks as if it named one task."""
+    """Return whether a word looks as if it named one task."""
     return _TASK.fullmatch(word) is not None
 
 
@@ -79,7 +79,7 @@ def declared(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 
 def task_of(pod: Mapping[str, Any]) -> TaskName | None:
-    """Give the task whose pod this is, by its labels; None where it is no task's."""
+    """Return the task whose pod this is, by its labels; None where it is no task's."""
     labels = pod["metadata"].get("labels") or {}
     job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX, "")
     return TaskName(job, int(index)) if job and index.isascii() and index.isdecimal() else None
@@ -129,7 +129,7 @@ def listed(jobs: Mapping[str, int]) -> str:
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:
-    """Give an object's name by its metadata; a generated name ends in x here, and "" means that there is none."""
+    """Return an object's name by its metadata; a generated name ends in x here, and "" means that there is none."""
     name, prefix = metadata.get("name"), metadata.get("generateName")
     if isinstance(name, str) and name:
         return name

@@ -13,7 +13,7 @@ _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def wants_colour(stream: TextIO | None) -> bool:
-    """Tell whether a stream shows colours: it is a terminal, and its user has not set NO_COLOR."""
+    """Return whether a stream shows colours: it is a terminal, and its user has not set NO_COLOR."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -96,7 +96,7 @@ class Goal:
 
 
 def _seen(body: Mapping[str, Any]) -> Judgement | None:
-    """Tell whether the operator has seen the newest edit; what it reported before it says nothing."""
+    """Return whether the operator has seen the newest edit; what it reported before it says nothing."""
     manager = (body.get("spec") or {}).get("managedBy")
     generation = int(body["metadata"].get("generation", 0))
     if int((body.get("status") or {}).get("observedGeneration") or 0) >= generation:
@@ -124,7 +124,7 @@ def _is(found: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
 
 
 def _verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Give the verdict with its words, or nothing."""
+    """Return the verdict with its words, or nothing."""
     for kind in ("Failed", "Succeeded"):
         if _is(found, kind):
             return f"it has {kind.lower()}: {_message(found[kind])}"
@@ -159,7 +159,7 @@ def _finished(word: str, spec: Mapping[str, Any], found: Mapping[str, Mapping[st
 
 
 def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    # NB: a cluster that waits in its queue has no pods either, and nobody has suspended it.
+    # A cluster that waits in its queue has no pods either, and nobody has suspended it.
     if _is(found, "Suspended") and found["Suspended"].get("reason") != reasons.WAITING_FOR_QUOTA:
         return Judgement("reached", _message(found["Suspended"]))
     if verdict := _verdict(found):
@@ -252,7 +252,7 @@ class _Teller:
 
 
 def _pods_of(api: KubernetesApi, body: Object, until: float) -> Iterator[list[Object]]:
-    """Give the pods of a TFCluster that are not kept for their logs, now and at each change."""
+    """Return the pods of a TFCluster that are not kept for their logs, now and at each change."""
     about = body["metadata"]
     labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
     return follow(api, Selection(PODS, about["namespace"], labels), until=until)

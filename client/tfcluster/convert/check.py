@@ -44,7 +44,7 @@ def by_tfjob(job: TFJob) -> Told:
     whole = {
         one.job: {i: f"{job.name}-{one.job}-{i}.{job.namespace}.svc:{one.port}" for i in range(one.count)}
         for one in job.replicas
-        # NB: the evaluator came into the cluster with the last form of v1.
+        # The evaluator came into the cluster with the last form of v1.
         if one.job != EVALUATOR or job.api_version == tfjob.CURRENT
     }
     told: Told = {}
@@ -59,7 +59,7 @@ def by_tfjob(job: TFJob) -> Told:
 def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dict[str, dict[int, str]]:
     if job == "worker":
         return {"worker": {index: whole[job][index]}, "ps": dict(whole.get("ps", {}))}
-    # NB: TFJob lists a ps alone in its cluster, so that it has the index 0 there whatever its own.
+    # TFJob lists a ps alone in its cluster, so that it has the index 0 there whatever its own.
     return {"ps": {0: whole[job][index]}} if job == "ps" else {}
 
 
@@ -68,7 +68,7 @@ def by_tfcluster(document: Mapping[str, Any]) -> Told:
 
 
 def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
-    """Give the TF_CONFIG that the operator sets for each task, by the operator's own code."""
+    """Return the TF_CONFIG that the operator sets for each task, by the operator's own code."""
     cluster = parse(complete(document, "default"))
     texts: dict[tuple[str, int], str | None] = {}
     for views in views_of(call_roll(cluster, Observed())).of_jobs:

@@ -27,7 +27,7 @@ _LOST: Final = "a TFJob has no such field, and neither has a TFCluster: put it w
 class Conversion:
     """What became of a TFJob.
 
-    ``cluster`` is the TFCluster, None where something is refused; ``moved`` says where nodes of the TFJob went, with
+    ``cluster`` is the TFCluster, None where something is rejected; ``moved`` says where nodes of the TFJob went, with
     what is in them.
     """
 
@@ -50,7 +50,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
         known = ", ".join(tfjob.VERSIONS)
         words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
         findings.say(Outcome.REFUSED, ("apiVersion",), words)
-        # NB: what another version means is not known, so that nothing else can be said.
+        # What another version means is not known, so that nothing else can be said.
         return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
     cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
@@ -130,7 +130,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
     findings.moved["spec",] = ("spec",)
     spec: dict[str, Any] = {}
     ports = {one.port for one in job.replicas}
-    # NB: the definition's own default is TFJob's.
+    # The definition's own default is TFJob's.
     if len(ports) == 1 and ports != {tfjob.DEFAULT_PORT}:
         spec["port"] = next(iter(ports))
     spec |= run_policy.convert(raw, job, findings)
@@ -198,7 +198,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     findings.moved[*path, "template"] = (*target, "template")
     if isinstance(template, dict):
         templates.tidy(template, (*path, "template"), job, one, findings)
-        # NB: what is one node in YAML, by an anchor, stays one.
+        # What is one node in YAML, by an anchor, stays one.
         found["template"] = copies.setdefault(id(one.template), template)
     return found
 
@@ -240,11 +240,11 @@ def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
 
 
 def _only_itself(one: Replicas, path: Path, findings: Findings) -> dict[str, Any]:
-    """Give the filters with which the tasks of a job see nobody else."""
+    """Return the filters with which the tasks of a job see nobody else."""
     if one.count <= MOST_TASK_FILTERS:
         words = f"a {one.job} sees itself; a task that is added later has no filter, and sees all, until it has one"
         findings.say(Outcome.SAME, path, words, target=f"spec.jobs.{one.job}.taskDeviceFilters")
-        # NB: there is no filter for nobody, and none at all shows everything.
+        # There is no filter for nobody, and none at all shows everything.
         return {"taskDeviceFilters": {str(index): [f"/job:{one.job}/task:{index}"] for index in range(one.count)}}
     words = f"each of more than {MOST_TASK_FILTERS} {one.job} sees all of them, and not itself alone; it needs none"
     findings.say(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}.deviceFilters")

@@ -33,7 +33,7 @@ _LISTS: Final = ("List", "TFJobList")
 class Stream:
     """What became of a file.
 
-    ``text`` is the new file, whole only if nothing was refused; ``conversions`` are its TFJobs in their order;
+    ``text`` is the new file, whole only if nothing was rejected; ``conversions`` are its TFJobs in their order;
     ``beside`` says what has to change in other objects of it.
     """
 
@@ -87,7 +87,7 @@ class _Part:
 
 def _parts(text: str, name: str) -> Iterator[_Part]:
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
-    # NB: directives of YAML stand before the separator of their document.
+    # Directives of YAML stand before the separator of their document.
     starts = [start for start in starts if not text[:start].rstrip().rpartition("\n")[2].startswith("%")]
     cuts = sorted({0, *starts, len(text)})
     for first, last in itertools.pairwise(cuts):
@@ -109,7 +109,7 @@ def _parts(text: str, name: str) -> Iterator[_Part]:
 
 
 def _items(document: Any) -> list[Any]:
-    """Give the objects of a document: itself, or those of a List."""
+    """Return the objects of a document: itself, or those of a List."""
     if isinstance(document, Mapping) and document.get("kind") in _LISTS and isinstance(document.get("items"), list):
         return [_named(item, document) for item in document["items"]]
     return [document]

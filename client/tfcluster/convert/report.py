@@ -44,7 +44,7 @@ def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Line]
     result = f"{naming.KIND} {conversion.job.name}" if conversion.cluster is not None else "nothing"
     yield Line(f"{name}: TFJob {conversion.job.name} → {result}", "name")
     for outcome, (heading, style) in _HEADINGS.items():
-        # NB: what is refused needs another manifest first.
+        # What is rejected needs another manifest first.
         if (quiet or conversion.cluster is None) and outcome not in grave:
             continue
         if told := list(_grouped(conversion.of(outcome))):

@@ -157,7 +157,7 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
     if decider.policy == "Always":
         _never_ends(job, path, findings)
         return
-    # NB: a chief decides by default, and so does a worker that is alone.
+    # A chief decides by default, and so does a worker that is alone.
     written = decider.job == "master" or (decider.job == "worker" and (decider.count > 1 or given))
     if written:
         found["successPolicy"] = {"jobs": [decider.job], "tasks": "All"}

@@ -88,7 +88,7 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
         held = metadata.get(group)
         if not isinstance(held, dict):
             continue
-        # NB: by an alias they may be what something selects by, too.
+        # By an alias they may be what something selects by, too.
         held = metadata[group] = copy.copy(held)
         for key in [key for key in held if _is_ours(str(key), group)]:
             value = held.pop(key)
@@ -201,7 +201,7 @@ def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Find
                 findings.moved[*where, position] = (*_renamed(where, job), len(kept))
             kept.append(variable)
         if len(kept) != len(container["env"]):
-            # NB: by an alias the list may be that of another container too, where nobody hides a variable.
+            # By an alias the list may be that of another container too, where nobody hides a variable.
             container["env"] = copy.copy(container["env"])
             container["env"][:] = kept
             if not kept:

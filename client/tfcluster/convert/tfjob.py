@@ -119,7 +119,7 @@ def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 KIND: Final = "TFJob"
 CURRENT: Final = "kubeflow.org/v1"
-#: The versions before the first v1.  NB: their cleanPodPolicy is Running where nothing is said, and None in v1.
+#: The versions before the first v1.  Their cleanPodPolicy is Running where nothing is said, and None in v1.
 OLDER: Final = ("kubeflow.org/v1beta2", "kubeflow.org/v1beta1", "kubeflow.org/v1alpha2")
 VERSIONS: Final = (CURRENT, *OLDER)
 #: The types of replicas as TFJob spells them; it takes any case.
@@ -164,7 +164,7 @@ class TFJob:
     dynamic: bool
 
     def of(self, job: str) -> Replicas | None:
-        """Give the replicas of one type, by its name in TF_CONFIG."""
+        """Return the replicas of one type, by its name in TF_CONFIG."""
         return next((one for one in self.replicas if one.job == job), None)
 
     @property
@@ -179,7 +179,7 @@ class TFJob:
 
 
 def is_tfjob(document: Any) -> bool:
-    """Tell whether an object is a TFJob, of any version."""
+    """Return whether an object is a TFJob, of any version."""
     return isinstance(document, Mapping) and document.get("kind") in (KIND, "TfJob")
 
 
@@ -243,7 +243,7 @@ def _replicas(key: str, job: str, raw: Mapping[str, Any], where: Path, findings:
 
 
 def containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Give the containers of a template that are objects, in their order."""
+    """Return the containers of a template that are objects, in their order."""
     spec = template.get("spec")
     found = spec.get("containers") if isinstance(spec, Mapping) else None
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

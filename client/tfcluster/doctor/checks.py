@@ -40,13 +40,13 @@ def unknown(name: str, *answers: Any) -> Iterator[Check]:
 
 
 def worst(checks: Iterable[Check]) -> Verdict:
-    """Give the worst verdict; what is unknown is no fault."""
+    """Return the worst verdict; what is unknown is no fault."""
     found = {one.verdict for one in checks}
     return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
 
 
 def what_to_do(checks: Sequence[Check]) -> list[str]:
-    """Give what to do, the most important first: checks build on each other in the order in which they come."""
+    """Return what to do, the most important first: checks build on each other in the order in which they come."""
     wrong = [one for verdict in GRAVITY for one in checks if one.verdict == verdict and one.remedy]
     return list(dict.fromkeys(one.remedy for one in wrong))
 

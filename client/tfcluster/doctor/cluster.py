@@ -75,7 +75,7 @@ def _conditions(picture: Picture) -> Iterator[Check]:
 
 
 def _tasks(picture: Picture) -> Iterator[Check]:
-    """Tell what pods wait for, each cause once."""
+    """Return what pods wait for, each cause once."""
     tasks = list(picture.tasks())
     for name, words, remedy in _WAITS:
         told: dict[str, list[TaskPicture]] = {}

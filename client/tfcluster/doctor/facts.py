@@ -1,4 +1,4 @@
-"""Facts for ``tfcluster doctor``: requests made beside each other, whose refusal is a fact, too."""
+"""Facts for ``tfcluster doctor``: requests made beside each other, whose rejection is a fact, too."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def operators_of(api: KubernetesApi) -> tuple[Sequence[Object] | Unknown, bool]:
 
 
 def options_of(deployment: Object) -> dict[str, list[str]]:
-    """Give the options that an operator is started with, each with its values; [] of a flag."""
+    """Return the options that an operator is started with, each with its values; [] of a flag."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or [{}]
     operator = next((one for one in containers if one.get("name") == "operator"), containers[0])
     options: dict[str, list[str]] = {}

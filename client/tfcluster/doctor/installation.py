@@ -76,7 +76,7 @@ def _fields(definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _walk(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Give the fields of a schema; those of the pod template are Kubernetes' own, and many."""
+    """Return the fields of a schema; those of the pod template are Kubernetes' own, and many."""
     for rule in node.get("x-kubernetes-validations") or ():
         yield f"{_A_RULE} {path or 'the object'}: {rule.get('rule')}"
     inner = node.get("additionalProperties")

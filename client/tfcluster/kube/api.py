@@ -1,4 +1,4 @@
-"""The Kubernetes API as the client uses it: dicts in, dicts out, refusals as exceptions with a next step.
+"""The Kubernetes API as the client uses it: dicts in, dicts out, rejections as exceptions with a next step.
 
 Credentials, TLS and proxies are the official client's; its models are left out, so that a field which is newer than
 they are is never lost.
@@ -119,7 +119,7 @@ class KubernetesApi:
         self.source = source
         self.context = context
         self.configuration = configuration
-        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        # What is followed for hours would wait forever on a connection that died without a word.
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
@@ -131,7 +131,7 @@ class KubernetesApi:
         """Find credentials as kubectl does, or those of the pod that this process is in."""
         configuration = client.Configuration()
         own = None if kubeconfig is None else str(kubeconfig)
-        # NB: the official client reads KUBECONFIG when it is imported, and a notebook sets it later.
+        # The official client reads KUBECONFIG when it is imported, and a notebook sets it later.
         file = own or os.environ.get("KUBECONFIG") or None
         try:
             of_context = load_kubeconfig(configuration, file, context)
@@ -177,11 +177,11 @@ class KubernetesApi:
     # --- reading
 
     def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
-        """Give an object; raises NotFoundError where it is not there, and RefusedError."""
+        """Return an object; raises NotFoundError where it is not there, and RefusedError."""
         return self._json("GET", self._path(resource, namespace, name, subresource))
 
     def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """Give an object, or None where it is not there; raises RefusedError, also where there is no such kind."""
+        """Return an object, or None where it is not there; raises RefusedError, also where there is no such kind."""
         try:
             return self.get(resource, name, namespace)
         except NotFoundError as error:
@@ -218,7 +218,7 @@ class KubernetesApi:
         since: str = "",
         seconds: float = 300.0,
     ) -> Iterator[tuple[str, Object]]:
-        """Give changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
+        """Return changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
         query = _query(
             watch="true",
             labelSelector=labels,
@@ -321,7 +321,7 @@ class KubernetesApi:
         return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
-        """Tell whether this user may do something; raises RefusedError."""
+        """Return whether this user may do something; raises RefusedError."""
         asked = {
             "namespace": self.namespace,
             "verb": verb,
@@ -335,17 +335,17 @@ class KubernetesApi:
         return bool((answer.get("status") or {}).get("allowed"))
 
     def resources_of(self, group_version: str) -> Sequence[Object]:
-        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        """Return what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
         base = "apis" if "/" in group_version else "api"
         resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
         return resources
 
     def read(self, path: str) -> bytes:
-        """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
+        """Return the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path).read())
 
     def interruptible(self) -> InterruptibleApi:
-        """Give the same with connections of its own, which another thread can cut."""
+        """Return the same with connections of its own, which another thread can cut."""
         return InterruptibleApi(self.configuration, self.namespace, self.source)
 
     def close(self) -> None:
@@ -354,7 +354,7 @@ class KubernetesApi:
     def _path(
         self, resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str = ""
     ) -> str:
-        """Give the path of an object, or of all objects where ``name`` is None."""
+        """Return the path of an object, or of all objects where ``name`` is None."""
         base = f"/apis/{resource.group_version}" if "/" in resource.group_version else f"/api/{resource.group_version}"
         inside = self.namespace if namespace is None else namespace
         if name is not None and (not isinstance(name, str) or name in _NO_NAMES):
@@ -411,7 +411,7 @@ class KubernetesApi:
             if response.status >= 400:
                 raise error_of_response(response.status, response.read(), server=self.server)
         except ValueError:
-            # NB: http.client's words hold the header, and so the token: they must not be seen, nor be a cause.
+            # http.client's words hold the header, and so the token: they must not be seen, nor be a cause.
             raise UnreachableError(
                 "the credentials hold a character that no request can carry, such as the end of a line",
                 hint=f"They are from {self.source or 'the caller'}. Log in again, or correct the token there.",
@@ -427,7 +427,7 @@ class KubernetesApi:
 class InterruptibleApi(KubernetesApi):
     """A KubernetesApi whose requests another thread can end, also those that wait for the first byte of an answer.
 
-    NB: a log that is followed has no answer, and so nothing to close, until its container writes a line.
+    A log that is followed has no answer, and so nothing to close, until its container writes a line.
     """
 
     def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
@@ -451,10 +451,10 @@ def _query(**parameters: str | int) -> dict[str, str]:
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Give the lines of an answer as they come; the last may have no end."""
+    """Return the lines of an answer as they come; the last may have no end."""
     rest = b""
     try:
-        # NB: stream() would wait until a whole block is there; read1() gives what has come.
+        # stream() would wait until a whole block is there; read1() gives what has come.
         while chunk := response.read1():
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole

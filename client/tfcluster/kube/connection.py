@@ -27,12 +27,12 @@ def load_kubeconfig(configuration: client.Configuration, file: str | None, conte
     with _heard() as said:
         config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
     if said and not (configuration.api_key or configuration.cert_file or configuration.username):
-        # NB: the official client goes on as nobody, and the API server would speak of a right that is missing.
+        # The official client continues as nobody, and the API server would speak of a right that is missing.
         raise UnreachableError(
             f"the kubeconfig gives no credentials: {said[-1]}",
             hint="Log in again, and see that the program that it names for it can be run.",
         )
-    # NB: the official client lists contexts only where there is a current one.
+    # The official client lists contexts only where there is a current one.
     read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
     chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
     return str(chosen["context"].get("namespace") or "")
@@ -50,7 +50,7 @@ def brief_of_kubeconfig(error: Exception) -> str:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """Give what the official client logs as an error meanwhile; without a handler it would be printed."""
+    """Return what the official client logs as an error in the meantime; without a handler it would be printed."""
     said: list[str] = []
 
     class Listener(logging.Handler):
@@ -82,7 +82,7 @@ class Cut:
                 self._end(one)
 
     def pools(self) -> dict[str, type[HTTPConnectionPool]]:
-        """Give what urllib3's PoolManager takes as ``pool_classes_by_scheme``."""
+        """Return what urllib3's PoolManager takes as ``pool_classes_by_scheme``."""
         note = self._note
 
         class Plain(HTTPConnection):
@@ -111,5 +111,5 @@ class Cut:
 
     def _end(self, one: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            # NB: an SSL socket's own shutdown() would take its state from under the thread that reads.
+            # An SSL socket's own shutdown() would take its state from under the thread that reads.
             socket.socket.shutdown(one, socket.SHUT_RDWR)

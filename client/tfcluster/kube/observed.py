@@ -23,12 +23,12 @@ def read_objects(kind: str, bodies: Iterable[Mapping[str, Any]]) -> dict[str, An
 
 
 def _observe(body: Mapping[str, Any], now: float) -> Pod:
-    # NB: who wrote which field is half of a pod's text, and nothing here asks for it.
+    # Who wrote which field is half of a pod's text, and nothing here asks for it.
     metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
     read = KINDS[Pod.KIND].read(json.dumps({**body, "metadata": metadata}).encode())
     if not isinstance(read, Pod):
         raise TypeError(f"{type(read).__name__} is no pod")
     pod = read.seen(None, now)
     asked = seconds_of(metadata.get("deletionTimestamp")) - pod.meta.grace
-    # NB: the operator notes when it first saw the deletion; who looks once has only the server's word.
+    # The operator notes when it first saw the deletion; who looks once has only the server's word.
     return replace(pod, noted=replace(pod.noted, leaving_since=asked)) if pod.meta.terminating else pod

@@ -37,7 +37,7 @@ def follow(
     until: float = float("inf"),
     broken: Callable[[TFClusterError], object] = lambda _: None,
 ) -> Iterator[list[Object]]:
-    """Give all objects that match, now and at each change; raises what the first request does."""
+    """Return all objects that match, now and at each change; raises what the first request does."""
     resource, namespace, labels, fields = selection
     known, pause = False, _FIRST_PAUSE
     while True:
@@ -67,7 +67,7 @@ def follow(
 
 
 def _is_final(error: TFClusterError) -> bool:
-    """Tell whether another try is in vain: not where a version is too old, nor where the server has no room."""
+    """Return whether another try is in vain: not where a version is too old, nor where the server has no room."""
     return isinstance(error, RefusedError) and error.status < 500 and error.status not in {_EXPIRED, 429}
 
 
@@ -94,11 +94,11 @@ _News = tuple[int, Sequence[Object] | None, TFClusterError | None, Exception | N
 def snapshots(
     api: KubernetesApi, selections: Sequence[Selection], *, tick: float | None = None, together: float = _TOGETHER
 ) -> Iterator[tuple[Found, ...]]:
-    """Give what the selections find, and again at each change, or after ``tick`` seconds; each has a thread."""
+    """Return what the selections find, and again at each change, or after ``tick`` seconds; each has a thread."""
     news: queue.Queue[_News] = queue.Queue()
     over = threading.Event()
     for number, selection in enumerate(selections):
-        # NB: a thread of a watch waits for the server; the end of the process does not wait for it.
+        # A thread of a watch waits for the server; the end of the process does not wait for it.
         threading.Thread(target=_follow_into, args=(news, over, api, number, selection), daemon=True).start()
     found = [Found() for _ in selections]
     unknown = set(range(len(found)))
@@ -114,7 +114,7 @@ def snapshots(
 
 
 def _taken(news: queue.Queue[_News], tick: float | None, together: float) -> Iterator[_News]:
-    """Give what has come, and what comes with it."""
+    """Return what has come, and what comes with it."""
     with contextlib.suppress(queue.Empty):
         yield news.get(timeout=tick)
         end = time.monotonic() + together
@@ -181,18 +181,18 @@ class ClusterWatch:
         self._stopped = True
 
     def snapshot(self) -> tuple[Object | None, bool, list[Object]]:
-        """Give the TFCluster as it was seen last, whether it is gone since, and its pods."""
+        """Return the TFCluster as it was seen last, whether it is gone since, and its pods."""
         with self._lock:
             return self._cluster, self._gone, list(self._pods.values())
 
     def departed(self) -> list[Object]:
-        """Give the pods that went since this was asked last, as they were seen last."""
+        """Return the pods that went since this was asked last, as they were seen last."""
         with self._lock:
             gone, self._departed = self._departed, []
             return gone
 
     def _follow(self) -> None:
-        # NB: each change by itself, so that the last state of a pod is seen before it is gone.
+        # Each change by itself, so that the last state of a pod is seen before it is gone.
         for clusters, pods in snapshots(self._api, self._selections, together=0.0):
             if self._stopped:
                 return
@@ -210,6 +210,6 @@ class ClusterWatch:
         if self._cluster is None:
             self._cluster = clusters[0] if clusters else None
         elif not self._gone:
-            # NB: another TFCluster of the name is not the one whose tasks were asked for.
+            # Another TFCluster of the name is not the one whose tasks were asked for.
             same = [one for one in clusters if one["metadata"]["uid"] == self._cluster["metadata"]["uid"]]
             self._cluster, self._gone = (same[0], False) if same else (self._cluster, True)

@@ -1,6 +1,6 @@
 """Addresses on this machine: each task's ``host:port`` becomes a port of 127.0.0.1, the same over all its restarts.
 
-The engine goes on to speak of DNS names, as on Kubernetes; they are rewritten where a program sees them.
+The engine continues to speak of DNS names, as on Kubernetes; they are rewritten where a program sees them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ports:
         except BlockingIOError:
             os.close(descriptor)
             return False
-        # NB: who held the file until a moment ago may have deleted it between our opening and our locking it.
+        # Who held the file until a moment ago may have deleted it between our opening and our locking it.
         if not _is_at(descriptor, self._folder / str(port)) or not is_free(port):
             os.close(descriptor)
             return False
@@ -76,7 +76,7 @@ class Ports:
 
     def release(self) -> None:
         for port, descriptors in self._held.items():
-            # NB: deleted while it is locked, so that nobody holds a file that is no more.
+            # Deleted while it is locked, so that nobody holds a file that is no more.
             (self._folder / str(port)).unlink(missing_ok=True)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -104,12 +104,12 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a program could listen on a port, on all addresses."""
+    """Return whether a program could listen on a port, on all addresses."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-            # NB: on Linux two sockets may be bound with SO_REUSEADDR while neither listens.
+            # On Linux two sockets may be bound with SO_REUSEADDR while neither listens.
             probe.listen(1)
         except OSError as error:
             if error.errno in {errno.EADDRINUSE, errno.EACCES}:
@@ -119,7 +119,7 @@ def is_free(port: int) -> bool:
 
 
 def default_choice() -> range:
-    """Give the ports below those that the system gives to outgoing connections."""
+    """Return the ports below those that the system gives to outgoing connections."""
     try:
         below = int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -144,7 +144,7 @@ class Addresses:
         self._local: dict[tuple[_Host, int], int] = {}
 
     def local_port(self, address: str) -> int | None:
-        """Give the port on this machine of an address, which gets one if it has none."""
+        """Return the port on this machine of an address, which gets one if it has none."""
         host, _, port = address.rpartition(":")
         labels = host.split(".")
         if not port.isdecimal() or len(labels) < 4 or labels[3] != "svc":
@@ -155,12 +155,12 @@ class Addresses:
         return self._local[key]
 
     def local(self, address: str) -> str:
-        """Give an address as it is on this machine; one that is no pod's stays as it is."""
+        """Return an address as it is on this machine; one that is no pod's stays as it is."""
         port = self.local_port(address)
         return address if port is None else f"{HOST}:{port}"
 
     def of_host(self, name: str, service: str, namespace: str) -> Iterator[tuple[int, int]]:
-        """Give the ports of one pod, each with the port that stands for it on this machine."""
+        """Return the ports of one pod, each with the port that stands for it on this machine."""
         for (host, port), here in self._local.items():
             if host == _Host(name, service, namespace):
                 yield port, here

@@ -1,6 +1,6 @@
 """The API server in memory behind HTTP, on this machine alone and for whoever has the token.
 
-NB: whoever may write here runs programs as this user, so nothing is answered without the token.
+Whoever may write here runs programs as this user, so nothing is answered without the token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST: Final = "127.0.0.1"
 _USER: Final = "local-user"
 _LARGEST_BODY: Final = 3 * 2**20
 
-#: Gives the bytes of a container's log: namespace, pod, and the query of the request; raises Refusal.
+#: Return the bytes of a container's log: namespace, pod, and the query of the request; raises Refusal.
 LogOf = Callable[[str, str, Mapping[str, str]], AsyncIterator[bytes]]
 
 
@@ -38,7 +38,7 @@ class ApiServer:
     async def start(self, port: int = 0) -> None:
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._answer)
-        # NB: a watch ends when its client is gone, not when the next object changes.
+        # A watch ends when its client is gone, not when the next object changes.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, HOST, port)
@@ -50,7 +50,7 @@ class ApiServer:
             await self._runner.cleanup()
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
-        # NB: kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
+        # kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
         _, first, *rest = str(http.rel_url).split("/", 2)
         inside = hmac.compare_digest(first.encode("utf-8", "replace"), self._token)
         given = http.headers.get("Authorization", "").encode("utf-8", "replace")

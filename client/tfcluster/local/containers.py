@@ -40,7 +40,7 @@ class Actions:
                     return await self._execute(action["exec"].get("command") or ())
                 if "httpGet" in action:
                     return await self._get(action["httpGet"])
-                # NB: a gRPC probe asks only whether the port accepts connections.
+                # A gRPC probe asks only whether the port accepts connections.
                 target = action.get("tcpSocket") or action.get("grpc") or {}
                 return await self._connect(target.get("host") or HOST, self._number(target.get("port", 0)))
         except (TimeoutError, OSError, StartError, aiohttp.ClientError):
@@ -72,7 +72,7 @@ class Actions:
         headers = {one["name"]: one["value"] for one in asked.get("httpHeaders") or ()}
         async with (
             aiohttp.ClientSession(headers=headers) as session,
-            # NB: as the kubelet, which does not check who answers.
+            # As the kubelet, which does not check who answers.
             session.get(url, ssl=False) as response,
         ):
             return 200 <= response.status < 400
@@ -81,7 +81,7 @@ class Actions:
 async def judge(
     probe: Object, attempt: Callable[[Object, float], Awaitable[bool]], told: Callable[[bool], None]
 ) -> None:
-    """Probe for ever, and tell each time that the probe's threshold is reached."""
+    """Probe forever, and tell each time that the probe's threshold is reached."""
     needed = {True: int(probe.get("successThreshold", 1)), False: int(probe.get("failureThreshold", _FAILURES))}
     last, run = True, 0
     await asyncio.sleep(float(probe.get("initialDelaySeconds", 0)))
@@ -157,7 +157,7 @@ class Container:
             prepared.log.close()
             return self._end(_NOT_STARTED, "StartError", f"failed to start the program: {error}")
         self._process = process
-        for number in self._asked:  # meanwhile
+        for number in self._asked:  # in the meantime
             process.send(number)
         self._become({"running": {"startedAt": self._began}})
         watching = asyncio.create_task(self._watch(process, prepared.actions))
@@ -247,7 +247,7 @@ class Container:
         return code
 
     def _message(self, code: int, prepared: Prepared) -> str:
-        """Give what the program left in its message file, or its last lines where it failed and left nothing."""
+        """Return what the program left in its message file, or its last lines where it failed and left nothing."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if text := prepared.message_file.read_text(encoding="utf-8")[-4096:]:
                 return text

@@ -96,7 +96,7 @@ class Rewriting:
         return {name: self._number(value) if _PORT.search(name) else value for name, value in variables.items()}
 
     def port(self, port: int) -> int:
-        """Give the port on this machine that stands for one of the pod's."""
+        """Return the port on this machine that stands for one of the pod's."""
         return self._own.get(port, port)
 
     def _number(self, text: str) -> str:
@@ -199,7 +199,7 @@ def arguments(
 
 
 def is_python(program: str) -> bool:
-    """Tell whether a program is a Python interpreter, for which that of this machine stands."""
+    """Return whether a program is a Python interpreter, for which that of this machine stands."""
     return _PYTHON.fullmatch(Path(program).name) is not None
 
 
@@ -227,7 +227,7 @@ class Surroundings:
         self.wrappers.mkdir(parents=True, exist_ok=True)
         for name in ("python", "python3"):
             path = self.wrappers / name
-            # NB: not a link, from which Python would not find its virtual environment.
+            # Not a link, from which Python would not find its virtual environment.
             path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n', encoding="utf-8")
             path.chmod(0o755)
 
@@ -240,13 +240,13 @@ class Surroundings:
         return self.folder / "logs" / name / f"{container}.log"
 
     def local_ports(self, pod: Object) -> dict[str, int]:
-        """Give the ports on this machine that stand for the pod's, by its own."""
+        """Return the ports on this machine that stand for the pod's, by its own."""
         metadata, spec = pod["metadata"], pod["spec"]
         names = spec.get("hostname") or metadata["name"], spec.get("subdomain") or metadata["name"]
         return {str(port): here for port, here in self.addresses.of_host(*names, metadata["namespace"])}
 
     def volumes_of(self, pod: Object, lookup: Callable[[str, str], Object | None], *, view_volume: str) -> Volumes:
-        """Give a pod's volumes; none is made yet."""
+        """Return a pod's volumes; none is made yet."""
         return Volumes(
             self.pod_folder(pod) / "volumes",
             self.folder / CLAIMS / str(pod["metadata"]["namespace"]),

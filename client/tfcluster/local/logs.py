@@ -72,7 +72,7 @@ class ContainerLog:
             self._grown.set()
 
     def tail(self) -> str:
-        """Give the last lines, as far as a termination message may be long."""
+        """Return the last lines, as far as a termination message may be long."""
         return b"\n".join(self._last)[-_MESSAGE_BYTES:].decode("utf-8", "replace")
 
     async def follow(self, since: int) -> AsyncIterator[bytes]:
@@ -90,7 +90,7 @@ class ContainerLog:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    # NB: splitlines() would end one at each carriage return, too: at every step of a progress bar.
+    # splitlines() would end one at each carriage return, too: at every step of a progress bar.
     *whole, rest = content.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
@@ -149,7 +149,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _since(query: Mapping[str, str]) -> bytes:
-    """Give the time from which on lines are wanted, spelled as they begin."""
+    """Return the time from which on lines are wanted, spelled as they begin."""
     seconds = _number(query, "sinceSeconds")
     try:
         at = datetime.fromisoformat(query["sinceTime"]).timestamp() if "sinceTime" in query else None

@@ -171,7 +171,7 @@ def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
 
 
 def _paths_of(container: Mapping[str, Any]) -> Iterator[str]:
-    """Give the paths that must be there for a container's program to start: the program, scripts, the folder."""
+    """Return the paths that must be there for a container's program to start: the program, scripts, the folder."""
     command = container.get("command") or ()
     if command and command[0].startswith("/") and not is_python(command[0]):
         yield command[0]

@@ -31,7 +31,7 @@ class Node:
         store.subscribers.append(self._learn)
 
     def _learn(self, change: Change) -> None:
-        """Take note of a change; NB: it is being written, so what follows from it comes later."""
+        """Take note of a change; it is being written, so what follows from it comes later."""
         loop, metadata = asyncio.get_running_loop(), change.object["metadata"]
         if change.resource == "pods":
             loop.call_soon(self._look_at, change.type, (metadata["namespace"], metadata["name"]), change.object)
@@ -66,7 +66,7 @@ class Node:
             if name in self._players:
                 continue  # its predecessor's programs are not gone yet
             del self._unplaced[name]
-            # NB: a template may name a node, and there is only this one.
+            # A template may name a node, and there is only this one.
             bound = pod if pod["spec"].get("nodeName") else self._store.bind(*name, NODE)
             player = self._players[name] = PodPlayer(self._store, bound, self._surroundings)
             self._tasks[player.uid] = asyncio.create_task(self._play(player))
@@ -112,7 +112,7 @@ class Node:
         return 0 if player is None else player.containers
 
     async def log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Give the log of a container, as the API does."""
+        """Return the log of a container, as the API does."""
         player = self._players.get((namespace, name))
         if player is None:
             if self._store.get("pods", namespace, name) is None:

@@ -139,7 +139,7 @@ class PodPlayer:
         self.stop(self.grace)
 
     async def _begin(self) -> bool:
-        """Make the volumes and run the init containers; tell whether the others may start."""
+        """Make the volumes and run the init containers; return whether the others may start."""
         if not await self._retrying(lambda: self._volumes.make(self._pod), self._waits_for_volumes):
             return False
         for container in self._init:
@@ -187,7 +187,7 @@ class PodPlayer:
         return await container.run(prepared[0])
 
     async def _retrying(self, work: Callable[[], None], waits: Callable[[str], None]) -> bool:
-        """Do what needs objects that may come later; tell whether it was done before the pod was stopped."""
+        """Do what needs objects that may come later; return whether it was done before the pod was stopped."""
         while not self._stopping.is_set():
             self._woken.clear()
             try:
@@ -208,7 +208,7 @@ class PodPlayer:
             container.wait_for("ContainerCreating", why)
 
     async def _waits(self, seconds: float) -> bool:
-        """Wait; tell whether the pod was stopped meanwhile."""
+        """Wait; return whether the pod was stopped in the meantime."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

@@ -74,7 +74,7 @@ class Process:
             writer.write(json.dumps(asked).encode() + b"\n")
             told = await _told(reader)
         except BaseException:
-            # NB: the shim ends all when its socket closes.
+            # The shim ends all when its socket closes.
             writer.close()
             await reading
             await shim.wait()
@@ -117,7 +117,7 @@ async def _read(shim: asyncio.subprocess.Process, output: Callable[[bytes], None
         try:
             output(chunk)
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on
-            # NB: a program whose output nobody takes blocks, and its pipe never ends.
+            # A program whose output nobody takes blocks, and its pipe never ends.
             _log.exception("output of process %s is lost", shim.pid)
 
 

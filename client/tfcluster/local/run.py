@@ -135,7 +135,7 @@ class _Run:
             finally:
                 forgetting.cancel()
                 self._story.end()
-                # NB: the operator first, or it would replace what ends.
+                # The operator first, or it would replace what ends.
                 for part in plane.parts:
                     part.cancel()
                 await self._end(node)
@@ -256,7 +256,7 @@ class _Run:
 
 
 def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Give a TFCluster's verdict as exit code and words; None while there is none."""
+    """Return a TFCluster's verdict as exit code and words; None while there is none."""
     words = verdict(body)
     code = ExitCode.OK if words.startswith("succeeded") else ExitCode.FAILED
     return (code, f"{body['metadata']['name']} {words}") if words else None

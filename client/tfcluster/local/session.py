@@ -52,7 +52,7 @@ class Session:
         return [one for one in sorted((self.folder / CLAIMS).glob("*/*")) if _holds_files(one)]
 
     def about(self) -> dict[str, Any]:
-        """Give what it tells of itself: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
+        """Return what it tells of itself: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
         with contextlib.suppress(OSError, ValueError):
             told: dict[str, Any] = json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
             return told
@@ -159,7 +159,7 @@ def kubeconfig_of(name: str | None) -> Path:
 
 
 def _is_stopped(pid: object) -> bool:
-    """Tell whether a process is stopped; where the system has no /proc, nobody can tell."""
+    """Return whether a process is stopped; where the system has no /proc, nobody can tell."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
     return False
@@ -192,7 +192,7 @@ def _lock(path: Path, how: int = 0) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # NB: its folder may have been deleted between our opening and our locking it.
+        # Its folder may have been deleted between our opening and our locking it.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     os.close(descriptor)

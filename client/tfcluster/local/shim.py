@@ -36,7 +36,7 @@ def main() -> None:
     woken, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    # NB: a handler and not SIG_IGN, which the program would inherit.
+    # A handler and not SIG_IGN, which the program would inherit.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     lines = _Lines(control)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _watch(started: int, lines: _Lines, woken: socket.socket) -> int:
-    """Pass signals on until the program has ended; give its exit code."""
+    """Pass signals on until the program has ended; return its exit code."""
     poll = select.poll()
     poll.register(lines.socket, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -72,7 +72,7 @@ def _watch(started: int, lines: _Lines, woken: socket.socket) -> int:
 
 
 def _start(asked: dict[str, Any]) -> tuple[int | None, str]:
-    """Start the program; give its process ID, or None and why it could not be started."""
+    """Start the program; return its process ID, or None and why it could not be started."""
     reading, writing = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -99,7 +99,7 @@ def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
                 os._exit(1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        # NB: Python ignores these two, and a program inherits what is ignored.
+        # Python ignores these two, and a program inherits what is ignored.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         what = f"chdir to {asked['cwd']!r}"
@@ -114,7 +114,7 @@ def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
 
 
 def _reap(started: int) -> int | None:
-    """Collect who has ended; give the program's exit code if it is one of them."""
+    """Collect who has ended; return the program's exit code if it is one of them."""
     code = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -127,7 +127,7 @@ def _reap(started: int) -> int | None:
 
 
 def _end_all(started: int) -> int:
-    """Kill all that is left; give the program's exit code if it is collected here."""
+    """Kill all that is left; return the program's exit code if it is collected here."""
     code = 128 + signal.SIGKILL
     while True:
         for pid in _descendants() if _LINUX else ():
@@ -195,7 +195,7 @@ class _Lines:
         return line
 
     def more(self) -> list[int]:
-        """Give the signals that are asked for by now; the socket's end asks for all to be killed."""
+        """Return the signals that are asked for by now; the socket's end asks for all to be killed."""
         try:
             part = self.socket.recv(4096, socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -61,7 +61,7 @@ class Story:
         self._silent = False
 
     def task(self, pod: str) -> str:
-        """Give the short name of a pod's task, whichever of its pods it is."""
+        """Return the short name of a pod's task, whichever of its pods it is."""
         return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:

@@ -60,7 +60,7 @@ def _resource(pod: Object, reference: Object) -> str:
 
 
 def _of_this_machine(resource: str) -> Decimal:
-    """Give what a container has that names no limit: all of the machine's."""
+    """Return what a container has that names no limit: all of the machine's."""
     if resource == "cpu":
         return Decimal(os.cpu_count() or 1)
     if resource == "memory":
@@ -218,6 +218,6 @@ def _chosen(files: Mapping[str, bytes], source: Object, volume: str, mode: int |
 
 
 def _mode(item: Object, source: Object, of_volume: int | None) -> int:
-    """Give the mode of a file: its own, or that of its volume."""
+    """Return the mode of a file: its own, or that of its volume."""
     told = (item.get("mode"), source.get("defaultMode"), of_volume)
     return next((int(mode) for mode in told if mode is not None), _MODE)

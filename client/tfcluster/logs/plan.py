@@ -66,7 +66,7 @@ class Steps:
     Attributes:
         open: the logs to open; ``joined`` says of which the whole is new.
         over: UIDs of pods that write no more: their logs are read to the end.
-        quiet: UIDs of pods whose logs end when nothing has come for so many seconds, though they might go on.
+        quiet: UIDs of pods whose logs end when nothing has come for so many seconds, though they might continue.
         skip: UIDs of pods whose logs are not wanted, or do not exist.
         say: what to tell the user, by what it must not be told twice.
         done: whether all is out and nothing will come.
@@ -168,7 +168,7 @@ def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:
         return {"suspended": resume} if progress.begun else {}
     waiting = [pod for pod in sight.pods if pod.state == "waiting" and (pod.stuck or not progress.begun)]
     for line, pods in not_started([pod for pod in waiting if _key(pod) not in progress.told]):
-        # NB: they are told in one line, under the key of the first; the rest is told by an empty one.
+        # They are told in one line, under the key of the first; the rest is told by an empty one.
         said |= {_key(pod): line if pod is pods[0] else "" for pod in pods}
     return said
 

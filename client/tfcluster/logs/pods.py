@@ -50,7 +50,7 @@ class LogPod:
 
 
 def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> list[LogPod]:
-    """Give the pods of a cluster, those of a task in the order in which they followed each other."""
+    """Return the pods of a cluster, those of a task in the order in which they followed each other."""
     found = []
     for pod in pods:
         task = task_of(pod)
@@ -100,7 +100,7 @@ def _statuses(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_restarted(pod: Object, container: str) -> bool:
-    """Tell whether the kubelet restarts a container by itself: a sidecar, as the pod's own are never restarted."""
+    """Return whether the kubelet restarts a container by itself: a sidecar, as the pod's own are never restarted."""
     sidecars = pod["spec"].get("initContainers") or ()
     return any(one["name"] == container and one.get("restartPolicy") == "Always" for one in sidecars)
 

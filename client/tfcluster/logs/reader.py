@@ -65,7 +65,7 @@ class Splitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a piece; give the lines that it completes, without their ends."""
+        """Take a piece; return the lines that it completes, without their ends."""
         first, newline, rest = chunk.partition(b"\n")
         lines = self._add(first)
         if newline:
@@ -76,7 +76,7 @@ class Splitter:
         return lines
 
     def rest(self) -> bytes:
-        """Give what has no end yet, and forget it."""
+        """Return what has no end yet, and forget it."""
         rest, self._pieces, self._size = b"".join(self._pieces), [], 0
         return rest
 
@@ -86,7 +86,7 @@ class Splitter:
         if self._size <= LONGEST:
             return []
         whole = self.rest()
-        # NB: where a long line is cut depends on the line alone, so that it is known again when it is read again.
+        # Where a long line is cut depends on the line alone, so that it is known again when it is read again.
         parts = [whole[at : at + LONGEST] for at in range(0, len(whole), LONGEST)]
         self._pieces, self._size = [parts[-1]], len(parts[-1])
         return parts[:-1]
@@ -106,7 +106,7 @@ class Position:
         self._held, self._clean = b"", True
 
     def since(self) -> str:
-        """Give the time from which the log must be read again, for sinceTime; "" before the first line."""
+        """Return the time from which the log must be read again, for sinceTime; "" before the first line."""
         if not self._newest:
             return ""
         return datetime.fromtimestamp(self._newest - _OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -121,22 +121,22 @@ class Position:
         self._held, self._clean = rest or self._held, clean
 
     def finish(self) -> list[tuple[str, str]]:
-        """Give the time and the text of what was held, where nothing else comes."""
+        """Return the time and the text of what was held, where nothing else comes."""
         held, self._held = self._held.decode("utf-8", "replace"), b""
         stamp, _, text = held.partition(" ")
         if _STAMP.fullmatch(stamp):
             return [(stamp, text)]
-        # NB: what a broken stream ended with may be a piece of a time.
+        # What a broken stream ended with may be a piece of a time.
         return [(self._stamp, held)] if held and self._clean else []
 
     def take(self, line: bytes) -> list[tuple[str, str]]:
-        """Take a line as the kubelet gives it; give the time and the text of what is new with it, mostly one."""
+        """Take a line as the kubelet gives it; return the time and the text of what is new with it, mostly one."""
         whole = line.decode("utf-8", "replace")
         stamp, _, text = whole.partition(" ")
         if not _STAMP.fullmatch(stamp):
             if not self._stamp and self._newest:
                 return []  # the end of a long line that began before since()
-            # NB: the kubelet writes no time into the middle of a long line; of a server without times there is none.
+            # The kubelet writes no time into the middle of a long line; of a server without times there is none.
             stamp, text = self._stamp, whole
         self._stamp = stamp
         key = hash((stamp, text))
@@ -153,12 +153,12 @@ class Position:
             return [(stamp, text)]
         before = self.finish()
         if before and self._clean:
-            # NB: a kubelet that rotates a log ends the stream within a line, and has the rest in the next file.
+            # A kubelet that rotates a log ends the stream within a line, and has the rest in the next file.
             return [(before[0][0] or stamp, before[0][1] + text)]
         return [*before, (stamp, text)]
 
     def _note(self, second: int, key: int) -> None:
-        # NB: a clock that was set back counts from there on: lines may then come twice, and none is lost.
+        # A clock that was set back counts from there on: lines may then come twice, and none is lost.
         if second > self._newest or second < self._newest - _OVERLAP:
             self._newest = second
             self._seen = {when: keys for when, keys in self._seen.items() if second - _OVERLAP <= when <= second}
@@ -241,7 +241,7 @@ class LogReader:
             try:
                 count = self._read(follow=not over)
                 clean = True
-                # NB: a stream that began before the container's end was known may have ended for another reason.
+                # A stream that began before the container's end was known may have ended for another reason.
                 last = over
                 tries, pause = (0, FIRST_PAUSE) if count else (tries, pause)
             except NotFoundError:
@@ -269,13 +269,13 @@ class LogReader:
         if self._attempts is not None and tries > self._attempts:
             self.failure = error
             return True
-        # NB: that the API server is gone is told once, and not by each log.
+        # That the API server is gone is told once, and not by each log.
         if tries == 1 and not isinstance(error, UnreachableError):
             self._tell(f"{self.pod.task}: {error}; trying again")
         return False
 
     def _read(self, *, follow: bool) -> int:
-        """Read one stream; give how many lines were new."""
+        """Read one stream; return how many lines were new."""
         since, window = self._position.since(), self._window
         self._position.reopen()
         response = self._api.open_log(
@@ -294,7 +294,7 @@ class LogReader:
         try:
             if self._attempts is None:
                 self._check_identity()
-            # NB: read1() gives what has come, where read() and stream() would wait for a whole block.
+            # read1() gives what has come, where read() and stream() would wait for a whole block.
             while not self._stopped.is_set() and (chunk := response.read1()):
                 self.heard = time.monotonic()
                 take = self._position.take

@@ -51,7 +51,7 @@ class Channel:
         self._closed = False
 
     def put(self, item: list[LogLine] | str) -> bool:
-        """Hand over; tell whether anybody takes it."""
+        """Hand over; return whether anybody takes it."""
         with self._changed:
             while len(self._items) >= _WAITING and not self._closed and not isinstance(item, str):
                 self._changed.wait()
@@ -89,7 +89,7 @@ class LogSource:
         self._selection: Selection | None = None
 
     def batches(self) -> Iterator[list[LogLine]]:
-        """Give the lines, those of a task in order; then raise what went wrong."""
+        """Return the lines, those of a task in order; then raise what went wrong."""
         thread = threading.Thread(target=self._work, daemon=True, name=f"logs-of-{self.name}")
         thread.start()
         try:
@@ -127,7 +127,7 @@ class LogSource:
             raise self.failure
 
     def sight(self, cluster: Object | None, pods: Sequence[Object], *, gone: bool = False) -> Sight:
-        """Give what there is of the chosen tasks; the first time, check what was asked for."""
+        """Return what there is of the chosen tasks; the first time, check what was asked for."""
         if cluster is None:
             raise no_cluster(self.name, self.namespace or self.api.namespace)
         found = log_pods(cluster["metadata"]["uid"], pods, self.request.container)
@@ -234,12 +234,12 @@ class LogFollowing(LogSource):
     def read(self) -> None:
         self._watch.start()
         while not self._stopped.is_set() and not self._act():
-            # NB: only a log that becomes quiet ends by time; everything else wakes us.
+            # Only a log that becomes quiet ends by time; everything else wakes us.
             self._woken.wait(_LOOK if self._quiet_since else None)
             self._woken.clear()
 
     def _act(self) -> bool:
-        """Do what is to be done now; tell whether that was all."""
+        """Do what is to be done now; return whether that was all."""
         watch, progress = self._watch, self._progress
         if watch.failure is not None:
             raise watch.failure
@@ -298,7 +298,7 @@ class LogFollowing(LogSource):
             if isinstance(failure, RefusedError) and failure.status in {401, 403}:
                 raise failure
             last = self._progress.last[reader.pod.task]
-            # NB: a container that never ran, and that of a pod that goes, have no log to speak of.
+            # A container that never ran, and that of a pod that goes, have no log to speak of.
             if failure is not None and not (last.uid == uid and last.leaving):
                 self.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
@@ -308,12 +308,12 @@ class LogFollowing(LogSource):
         for uid, since in self._quiet_since.items():
             reader = self._readers[uid]
             if now - max(since, reader.heard) > quiet[uid] or now - since > max(quiet[uid], _PATIENCE):
-                # NB: its thread may wait for a first line that never comes; nobody waits for the thread.
+                # Its thread may wait for a first line that never comes; nobody waits for the thread.
                 reader.stop()
                 self._ended.append(reader)
 
     def _open(self, pod: LogPod) -> None:
-        # NB: of a pod that came later everything is new.
+        # Of a pod that came later everything is new.
         window = self.request.window if pod.uid in self._first else Window()
         reader = LogReader(self._own, pod, self.namespace, window, give=self.channel.put, tell=self.say)
         self._readers[pod.uid] = reader
@@ -333,6 +333,6 @@ class LogFollowing(LogSource):
 def log_batches(
     api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
 ) -> Iterator[list[LogLine]]:
-    """Give the lines of tasks' logs; see Client.logs."""
+    """Return the lines of tasks' logs; see Client.logs."""
     way = LogFollowing if request.follow else LogTurns
     return way(api, name, namespace, request, tell).batches()

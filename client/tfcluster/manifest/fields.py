@@ -18,12 +18,12 @@ def camel(name: str) -> str:
 
 
 def paths_of(kind: type[Any]) -> Mapping[str, tuple[str, ...]]:
-    """Give where the value of each field of a dataclass stands in the API's object; () where it stands nowhere."""
+    """Return where the value of each field of a dataclass stands in the API's object; () where it stands nowhere."""
     return {one.name: tuple(one.metadata.get(PATH, (camel(one.name),))) for one in dataclasses.fields(kind)}
 
 
 def to_api(value: Any) -> dict[str, Any]:
-    """Give the API's object of a dataclass; fields that are None are left out."""
+    """Return the API's object of a dataclass; fields that are None are left out."""
     found: dict[str, Any] = {}
     for name, path in paths_of(type(value)).items():
         inner = getattr(value, name)
@@ -37,7 +37,7 @@ def to_api(value: Any) -> dict[str, Any]:
 
 
 def spelt(value: Any) -> Any:
-    """Give a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
+    """Return a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
     if dataclasses.is_dataclass(value):
         return to_api(value)
     if isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def _is(value: Any, kind: Any) -> bool:
     kind = get_origin(kind) or kind
     if kind is Any:
         return any(_is(value, one) for one in _JSON)
-    if kind is Literal:  # NB: a newer operator may know more words.
+    if kind is Literal:  # A newer operator may know more words.
         return isinstance(value, str)
     if isinstance(value, bool):
         return kind is bool
@@ -102,7 +102,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _inner(hint: Any, kind: Any) -> tuple[Any, ...]:
-    """Give the types of a mapping's keys and values, or of a list's elements."""
+    """Return the types of a mapping's keys and values, or of a list's elements."""
     return next((get_args(one) for one in _kinds(hint) if get_origin(one) is kind), (Any, Any))
 
 

@@ -56,7 +56,7 @@ class Manifest:
         return (_text(about.get("namespace")) or None) if isinstance(about, Mapping) else None
 
     def line_of(self, where: Where) -> int:
-        """Give the line of a value, or of the innermost object around it that the file has."""
+        """Return the line of a value, or of the innermost object around it that the file has."""
         found = self._document
         for step in where if found is not None else ():
             inner = None if found is None else found.inside(step)
@@ -66,7 +66,7 @@ class Manifest:
         return self.line if found is None or not where else found.line
 
     def place(self, where: Where = ()) -> str:
-        """Give "FILE:LINE" of a value, for messages."""
+        """Return "FILE:LINE" of a value, for messages."""
         line = self.line_of(where)
         return f"{self.source}:{line}" if line else self.source
 
@@ -115,7 +115,7 @@ def _twice(manifests: Sequence[Manifest]) -> Iterator[str]:
         about = one.body.get("metadata")
         if not (isinstance(about, Mapping) and _text(about.get("name"))):
             continue
-        # NB: versions of one group show the same objects.
+        # Versions of one group show the same objects.
         group, slash, _ = _text(one.body.get("apiVersion")).rpartition("/")
         first = seen.setdefault((group + slash, one.kind, one.namespace or "", one.name), one)
         if first is not one:
@@ -169,7 +169,7 @@ def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]
 
 
 def _documents(source: str, text: bytes, problems: list[str]) -> Iterator[Manifest]:
-    """Give the objects of a file; what cannot be read is noted."""
+    """Return the objects of a file; what cannot be read is noted."""
     try:
         found = documents(text)
     except ProblemError as error:

@@ -75,7 +75,7 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
         raise ManifestError(f"{where} has no image", hint="Give image= to the job or to the TFCluster.")
     for key, words in (("command", job.command), ("args", job.args)):
         if words is not None:
-            # NB: a text is a sequence, too, of its letters.
+            # A text is a sequence, too, of its letters.
             main[key] = _split(words, f"{where}: {key}") if isinstance(words, str) else [str(word) for word in words]
     if job.env:
         kept = [one for one in main.get("env") or () if one.get("name") not in job.env]
@@ -159,7 +159,7 @@ class Job(TaskContainer):
         restart_policy: what a failure means.
         restart_scope: what is restarted together.
         start_after: the jobs that must be ready first.
-        drain_timeout_seconds: how long, in seconds, a task that is scaled away may go on.
+        drain_timeout_seconds: how long, in seconds, a task that is scaled away may continue.
         device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
         task_device_filters: the same for single tasks, by index.
         min_available: how many tasks, or a share such as "50%", the drain of a node must leave at work.
@@ -318,7 +318,7 @@ class TFCluster:
     spread: Sequence[Spread] | None = field(default=None, metadata={PATH: ("scheduling", "spread")})
 
     def to_manifest(self) -> Object:
-        """Give it as the API takes it.
+        """Return it as the API takes it.
 
         Raises:
             ManifestError: a value has another type than declared, a job is named twice, or has no image.
@@ -334,7 +334,7 @@ class TFCluster:
         }
 
     def to_yaml(self) -> str:
-        """Give it as YAML, for ``tfcluster apply -f`` or a repository."""
+        """Return it as YAML, for ``tfcluster apply -f`` or a repository."""
         return write(self.to_manifest())
 
     def all_jobs(self) -> dict[str, Job]:
@@ -358,5 +358,5 @@ class TFCluster:
         return {**to_api(job), "template": template_of(job, self.image, f"{self.name}: job {name}")}
 
     def with_changes(self, **changes: Any) -> Self:
-        """Give the same with other values, such as ``cluster.with_changes(workers=8)``."""
+        """Return the same with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)

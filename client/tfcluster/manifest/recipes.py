@@ -2,7 +2,7 @@
 
 With parameter servers one program, the chief's, drives the others, which run TensorFlow's server; device filters keep
 workers from each other, so that one that is lost disturbs none.  Without them every task runs the program, and all
-start again together, because equal workers cannot go on without one of them (tensorflow.org, "Parameter server
+start again together, because equal workers cannot continue without one of them (tensorflow.org, "Parameter server
 training" and "Multi-worker training").
 """
 
@@ -95,7 +95,7 @@ def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
     comments: dict[str, str] = {}
     spec: Object = {}
     if recipe.isolation:
-        # NB: equal workers all see each other, and then the filters would join everybody.
+        # Equal workers all see each other, and then the filters would join everybody.
         spec["isolation"] = {"mode": "DeviceFilters" if recipe.driven else "Cluster"}
         comments["isolation"] = "Only tasks that see each other reach each other, where the network enforces it."
     if recipe.port is not None:
@@ -116,7 +116,7 @@ def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Obj
         return None
     about: Object = {"name": recipe.config_map, **({"namespace": recipe.namespace} if recipe.namespace else {})}
     if owner is not None:
-        # NB: no controller: what the operator controls and does not need, it deletes.
+        # No controller: what the operator controls and does not need, it deletes.
         reference = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
         about["ownerReferences"] = [{**reference, "name": recipe.name, "uid": owner["metadata"]["uid"]}]
     return {
@@ -152,7 +152,7 @@ def _check(recipe: Recipe) -> None:
 def _jobs(recipe: Recipe, comments: dict[str, str]) -> Sequence[tuple[str, Object]]:
     jobs: list[tuple[str, Object]] = []
     policy = {"restartPolicy": recipe.restart_policy} if recipe.restart_policy else {}
-    # Equal tasks cannot go on without one of them; where nothing starts again, nothing starts again together.
+    # Equal tasks cannot continue without one of them; where nothing starts again, nothing starts again together.
     together = {} if recipe.driven or recipe.restart_policy == "Never" else {"restartScope": "Cluster"}
     runs = _template(recipe, program=True, gpus=0 if recipe.driven else recipe.gpus)
     serves = _template(recipe, program=not recipe.driven, gpus=recipe.gpus)

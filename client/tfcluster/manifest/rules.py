@@ -71,7 +71,7 @@ def _broken_below(
 
 
 def _judge_rule(rule: Mapping[str, str], value: Any, old: Any) -> str | None:
-    """Give the words of a rule that is broken, None of one that holds, or that cannot be judged here."""
+    """Return the words of a rule that is broken, None of one that holds, or that cannot be judged here."""
     known = {"self": value, "oldSelf": old}
     if old is None:
         if "oldSelf" in rule["rule"]:

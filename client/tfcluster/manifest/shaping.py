@@ -35,7 +35,7 @@ def _shape_object(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
     for key, one in value.items():
         if key in properties:
             if one is None and "default" in properties[key] and not properties[key].get("nullable"):
-                continue  # NB: a null where none is allowed gets the default
+                continue  # A null where none is allowed gets the default
             shaped[key] = _shape(properties[key], one)
         elif isinstance(others, Mapping):
             shaped[key] = _shape(others, one)

@@ -57,7 +57,7 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         path = spell(self.where)
-        # NB: the words of some rules begin with a path that is no path of the schema, such as spec.jobs."1".
+        # The words of some rules begin with a path that is no path of the schema, such as spec.jobs."1".
         return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
 
 
@@ -84,7 +84,7 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 
 
 def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an object without its status as the API server would keep it."""
+    """Return an object without its status as the API server would keep it."""
     kept = {key: value for key, value in body.items() if key != "status"}
     return shape(schema(), without_nulls(schema(), kept))
 
@@ -102,7 +102,7 @@ def misfits(body: Mapping[str, Any]) -> list[Problem]:
 
 _METADATA: Final = (
     *("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences"),
-    # NB: what `kubectl get -o yaml` prints may be applied again.
+    # What `kubectl get -o yaml` prints may be applied again.
     *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
     *("resourceVersion", "selfLink", "uid"),
 )
@@ -229,7 +229,7 @@ _RANGES: Final = {"int32": 2**31, "int64": _INT64}
 
 def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
     bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
-    # NB: where the schema has bounds of its own, they say more.
+    # Where the schema has bounds of its own, they say more.
     bounded = bound is not None and of.get("minimum", instance) <= instance <= of.get("maximum", instance)
     if bound is not None and bounded and of.get("type") == "integer" and not -bound <= instance < bound:
         yield ValidationError(_out_of_range(instance, bound))
@@ -247,7 +247,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
     for index, item in enumerate(instance):
         if keys and not isinstance(item, Mapping):
             continue
-        # NB: a key may have a default, such as protocol of ports.
+        # A key may have a default, such as protocol of ports.
         fields = (of.get("items") or {}).get("properties") or {}
         same = [item.get(key, (fields.get(key) or {}).get("default")) for key in keys] if keys else item
         name = json.dumps(same, sort_keys=True)
@@ -343,7 +343,7 @@ def declare(manifest: Manifest, namespace: str) -> TFCluster:
 
 
 def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
-    """Tell what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
+    """Return what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
     if not found:
         return
     what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
@@ -370,7 +370,7 @@ def unreadable(body: Mapping[str, Any]) -> list[Problem]:
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
-    """Give a TFCluster as the API server would keep it."""
+    """Return a TFCluster as the API server would keep it."""
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

@@ -2,7 +2,7 @@
 
 YAML means here what it means to Kubernetes, whose reader is go-yaml's second version: ``0644`` is octal, ``yes`` is
 true, ``12:30`` and ``2026-01-01`` are texts, and keys that are numbers become texts.  Unlike there, a key that stands
-twice in one object is refused.  What is written has quotes where any reader of YAML 1.1 or 1.2 would need them.
+twice in one object is rejected.  What is written has quotes where any reader of YAML 1.1 or 1.2 would need them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Document(NamedTuple):
     node: yaml.Node | None = None
 
     def inside(self, step: str | int) -> Document | None:
-        """Give the value at a key or an index, with the line of its key; None where the text does not show it."""
+        """Return the value at a key or an index, with the line of its key; None where the text does not show it."""
         inner: Any = None
         if isinstance(self.value, Mapping):
             inner = self.value.get(str(step))
@@ -62,7 +62,7 @@ def documents(text: bytes) -> list[Document]:
 
 
 def _json_documents(text: bytes) -> list[Document]:
-    """Give the objects of a file of JSON, one after the other; nothing where it is none, but may be YAML."""
+    """Return the objects of a file of JSON, one after the other; nothing where it is none, but may be YAML."""
     if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return []
     try:
@@ -103,7 +103,7 @@ def _no_constant(word: str) -> Any:
 
 
 def reads_as_text(text: str) -> bool:
-    """Tell whether a text stays one without quotes, for Kubernetes' reader and for others of YAML 1.1 and 1.2."""
+    """Return whether a text stays one without quotes, for Kubernetes' reader and for others of YAML 1.1 and 1.2."""
     return not any(
         pattern.match(text)
         for loader in (_Loader, yaml.SafeLoader)
@@ -143,7 +143,7 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
             node = loader.get_node()
             reader = _Reader(loader)
             body = reader.value(node)
-            # NB: kubectl skips what is empty: a comment before the first "---" is a document of its own.
+            # kubectl skips what is empty: a comment before the first "---" is a document of its own.
             if body is not None:
                 yield Document(body, _line(node), node)
     except yaml.MarkedYAMLError as error:
@@ -158,7 +158,7 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
 
 
 def _check_depth(text: bytes) -> None:
-    # NB: libyaml's composer would end the process: it is recursive and knows no bound.
+    # Libyaml's composer would end the process: it is recursive and knows no bound.
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):

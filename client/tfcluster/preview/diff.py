@@ -49,7 +49,7 @@ class FieldChange:
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """Give the innermost fields that differ; entries of lists that have names are told apart by these."""
+    """Return the innermost fields that differ; entries of lists that have names are told apart by these."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -132,7 +132,7 @@ def _deleted(after: Roster) -> Iterator[PodChange]:
 
 
 def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Give the tasks of pods by job, the highest index first, as the operator deletes them."""
+    """Return the tasks of pods by job, the highest index first, as the operator deletes them."""
     found: dict[str, list[int]] = {}
     for pod in pods:
         labels = pod.meta.labels
@@ -234,7 +234,7 @@ class Edit:
 def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     namespace = manifest.namespace or api.namespace
     live = api.find(TFCLUSTERS, manifest.name, namespace) if manifest.name else None
-    # NB: what an edit leaves out, the API server knows; that of a local run has no rules of its own.
+    # What an edit leaves out, the API server knows; that of a local run has no rules of its own.
     refuse(manifest, problems(manifest.body) if live is None else misfits(manifest.body))
     notes: list[str] = []
     merged = merge(api, manifest.body, namespace, notes)
@@ -353,10 +353,10 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
 
 
 def _digests(roster: Roster) -> dict[str, dict[str, str]]:
-    """Give a text for each object that a TFCluster has besides its pods, by kind and name; it differs if they do."""
+    """Return a text for each object that a TFCluster has besides its pods, by kind and name; it differs if they do."""
     cluster = roster.cluster
     gangs = gangs_of(roster, ledger.read(cluster.status)).values()
-    # NB: of a gang that there is, an edit matters at its next start alone.
+    # Of a gang that there is, an edit matters at its next start alone.
     groups = [gang.name for gang in gangs if gang.existing is not None or not gang.placed]
     return {
         "Service": {naming.service_name(cluster.name): str(service.build(cluster)["spec"])},

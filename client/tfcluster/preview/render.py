@@ -58,7 +58,7 @@ class Rendered:
 
 def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
     """Work out what the operator would make of a TFCluster where nothing is there yet."""
-    # NB: as if nothing held its pods up, which are the same then.
+    # As if nothing held its pods up, which are the same then.
     at_once, archive = replace(cluster, suspend=False, status={}, deleting=False, queue=""), read_archive()
     roster = call_roll(at_once, Observed(), resolver=archive.delivered_to(cluster))
     wanted = views_of(roster).of_jobs
@@ -82,7 +82,7 @@ def _claims(cluster: TFCluster) -> Iterator[Object]:
 
 def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]:
     """Plan until everything is made: a plan has as many steps as one pass carries out, and a gang comes first."""
-    # NB: a job that was started waits for no other.
+    # A job that was started waits for no other.
     started = {job.name: JobRecord(started=frozenset({0})) for job in roster.cluster.jobs}
     seen: set[tuple[str, str]] = set()
     while True:

@@ -40,7 +40,7 @@ def watch(api: KubernetesApi, name: str, *, tick: float | None) -> Iterator[Pict
 
 def watch_all(api: KubernetesApi, namespace: str | None, *, tick: float | None) -> Iterator[tuple[list[Picture], str]]:
     """Look at all clusters of a namespace, and again whenever one changes."""
-    api.list(TFCLUSTERS, namespace)  # NB: what does not work at all is an error, what stops working is tried again
+    api.list(TFCLUSTERS, namespace)  # What does not work at all is an error, what stops working is tried again
     for (found,) in snapshots(api, [Selection(TFCLUSTERS, namespace)], tick=tick):
         if found.refused is not None:
             raise found.refused

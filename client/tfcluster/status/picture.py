@@ -399,14 +399,14 @@ def _jobs(
 
 
 def _surplus(roster: Roster) -> list[Pod]:
-    """Give our pods that no declared task has a claim to, those too that are being deleted."""
+    """Return our pods that no declared task has a claim to, those too that are being deleted."""
     placed = {place.pod.meta.uid for of_job in roster.places.values() for place in of_job if place.pod is not None}
     leaving = (pod for pod in roster.leaving if pod.meta.owner_uid == roster.cluster.uid and pod.meta.uid not in placed)
     return [*roster.surplus, *leaving]
 
 
 def _told_of(config_maps: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Give what pods are told of each file, by the ConfigMap's name."""
+    """Return what pods are told of each file, by the ConfigMap's name."""
     return {
         one["metadata"]["name"]: {name: read_file(text).told for name, text in (one.get("data") or {}).items()}
         for one in config_maps

@@ -241,7 +241,7 @@ def _counts(job: JobPicture) -> str:
 
 
 def _runs(tasks: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
-    """Give the tasks, neighbours that are alike as one if there are many."""
+    """Return the tasks, neighbours that are alike as one if there are many."""
     alike: list[TaskPicture] = []
     for task in tasks:
         if alike and (_likeness(alike[-1]) != _likeness(task) or task.index != alike[-1].index + 1):
@@ -259,7 +259,7 @@ def _folded(alike: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
 
 
 def _likeness(task: TaskPicture) -> tuple[object, ...]:
-    # NB: the cause names its own task or pod; what is left of it then is what is alike.
+    # The cause names its own task or pod; what is left of it then is what is alike.
     cause = task.cause.replace(task.pod, "") if task.pod else task.cause
     devices = tuple(sorted((name, one.requested, one.granted, one.healthy) for name, one in task.devices.items()))
     return task.state, cause, task.restarts, task.view, task.outdated, len(task.kept), devices

@@ -1,6 +1,6 @@
 """Server-side apply: what a manager no longer applies goes, what others set stays.
 
-Lists are taken whole.  NB: nobody is refused because of another manager: who applies takes what it names.
+Lists are taken whole.  Nobody is rejected because of another manager: who applies takes what it names.
 """
 
 from __future__ import annotations

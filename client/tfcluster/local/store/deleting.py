@@ -68,7 +68,7 @@ def delete(
     if metadata.get("finalizers") and not storage.resource.graceful:
         _mark(core, metadata, 0)
     if metadata != version.body["metadata"] and (metadata.get("finalizers") or storage.resource.graceful):
-        # NB: a pod that goes at once is first marked too: its watchers see a MODIFIED before the DELETED.
+        # A pod that goes at once is first marked too: its watchers see a MODIFIED before the DELETED.
         version = core.state.commit(storage, "MODIFIED", {**version.body, "metadata": metadata}, version)
     if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return version, False
@@ -93,7 +93,7 @@ def _check_preconditions(storage: Storage, version: Version, options: DeleteOpti
 
 
 def _grace_of(body: Object, options: DeleteOptions) -> int:
-    # NB: no kubelet has an unscheduled or ended pod to stop.
+    # No kubelet has an unscheduled or ended pod to stop.
     if not body["spec"].get("nodeName") or body["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     grace = options.grace

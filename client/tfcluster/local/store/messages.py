@@ -76,7 +76,7 @@ class Answer:
 
     @classmethod
     def refusing(cls, refusal: Refusal) -> Answer:
-        """Answer with a refusal."""
+        """Answer with a rejection."""
         body = refusal.as_bytes()
         headers = {"Content-Type": "application/json" if body.startswith(b"{") else "text/plain; charset=utf-8"}
         if refusal.retry_after is not None:
@@ -84,5 +84,5 @@ class Answer:
         return cls(status=refusal.status, body=body, headers=headers)
 
     def json(self) -> Any:
-        """Give the body, parsed."""
+        """Return the body, parsed."""
         return json.loads(self.body)

@@ -45,7 +45,7 @@ def encode_items(storage: Storage, versions: Sequence[Version], *, partial: bool
         return [encode_partial(one) for one in versions]
     if storage.resource.custom:
         return [one.encoded for one in versions]
-    # NB: the items of a built-in kind's list have no kind and apiVersion of their own.
+    # The items of a built-in kind's list have no kind and apiVersion of their own.
     cut = len(storage.prefix)
     return [b"{" + one.encoded[cut:] for one in versions]
 

@@ -1,4 +1,4 @@
-"""How the API server says no: every refusal with the real server's status, reason and words."""
+"""How the API server says no: every rejection with the real server's status, reason and words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODIFIED: Final = "the object has been modified; please apply your changes to th
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake of this program
-    """The API server refuses a request.
+    """The API server rejects a request.
 
     Args:
         status: the HTTP status.
@@ -40,7 +40,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
         self.retry_after = retry_after
 
     def as_object(self) -> dict[str, Any]:
-        """Give the Status object that a client receives."""
+        """Return the Status object that a client receives."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -59,7 +59,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
         return body
 
     def as_bytes(self) -> bytes:
-        """Give the body of the response."""
+        """Return the body of the response."""
         return json.dumps(self.as_object(), separators=(",", ":")).encode()
 
 
@@ -76,7 +76,7 @@ class NotServed(Refusal):
         self._built_in = built_in
 
     def as_bytes(self) -> bytes:
-        """Give the body of the response."""
+        """Return the body of the response."""
         return super().as_bytes() if self._built_in else b"404 page not found\n"
 
 
@@ -111,7 +111,7 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Refusal:
 
 def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
     """Say that the UID or resourceVersion that a deletion demands is not the object's."""
-    # NB: here the real server names the kind where it otherwise names the plural.
+    # Here the real server names the kind where it otherwise names the plural.
     message = f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: {why}"
     return Refusal(409, "Conflict", message, details=_details(resource, name, kind=resource.kind))
 
@@ -127,7 +127,7 @@ def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]
 
 def unversioned(resource: Resource, name: str, words: str) -> Refusal:
     """Say that an update needs the resourceVersion that it leaves out."""
-    # NB: here the real server names the plural where it otherwise names the kind.
+    # Here the real server names the plural where it otherwise names the kind.
     causes = [{"reason": "FieldValueInvalid", "message": words, "field": "metadata.resourceVersion"}]
     message = f"{resource.group_resource} {quoted(name)} is invalid: metadata.resourceVersion: {words}"
     return Refusal(422, "Invalid", message, details={**_details(resource, name), "causes": causes})

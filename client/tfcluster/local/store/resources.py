@@ -58,7 +58,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """Give the apiVersion of its objects."""
+        """Return the apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -73,7 +73,7 @@ class Resource:
 
     @property
     def base(self) -> str:
-        """Give the path of its group and version."""
+        """Return the path of its group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property

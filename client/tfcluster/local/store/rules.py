@@ -1,4 +1,4 @@
-"""What is special about a kind: what the server fills in, what a write may not touch, and what it refuses."""
+"""What is special about a kind: what the server fills in, what a write may not touch, and what it rejects."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _fill_in_service(body: Object) -> None:
         spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("ipFamilies", ["IPv4"])
-    # NB: every Service with an address has this one: nothing here routes, so nothing needs them to differ.
+    # Every Service with an address has this one: nothing here routes, so nothing needs them to differ.
     spec.setdefault("clusterIP", "10.96.0.10")
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     for port in spec.get("ports", ()):
@@ -122,7 +122,7 @@ def put_back(resource: Resource, old: Object, new: Object, subresource: str) -> 
     """Put back what this write may not touch."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key != "status"}
-        if not resource.custom:  # NB: a pod's labels and annotations may be written with its status
+        if not resource.custom:  # A pod's labels and annotations may be written with its status
             kept["metadata"] = {**new["metadata"], "ownerReferences": old["metadata"].get("ownerReferences")}
         result = {**kept, **({"status": new["status"]} if "status" in new else {})}
     else:
@@ -165,7 +165,7 @@ def _fill_in_again(resource: Resource, old: Object, new: Object) -> None:
 def errors_in_update(resource: Resource, old: Object, new: Object) -> Errors:
     """List what is wrong with a change of an object."""
     before, after = old["metadata"], new["metadata"]
-    # NB: the real server checks the metadata of custom resources twice, and says so twice.
+    # The real server checks the metadata of custom resources twice, and says so twice.
     times = 2 if resource.custom else 1
     found: Errors = times * [
         (f"metadata.{key}", "FieldValueInvalid", f'Invalid value: "{after.get(key, "")}": field is immutable')
@@ -227,7 +227,7 @@ _ERRORS_IN: Final = {"pods": _errors_in_pod, "configmaps": _errors_in_config_map
 
 
 def counts_a_generation(resource: Resource, old: Object, new: Object) -> bool:
-    """Tell whether a change is one of what is wanted, which the generation counts."""
+    """Return whether a change is one of what is wanted, which the generation counts."""
     if not resource.generation:
         return False
     return any(

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def read_scale(resource: Resource, version: Version) -> Object:
-    """Give an object's Scale."""
+    """Return an object's Scale."""
     scale = _scale_of(resource)
     body = version.body
     replicas = _get(body, scale.spec)
@@ -32,7 +32,7 @@ def read_scale(resource: Resource, version: Version) -> Object:
 
 
 def with_scale(resource: Resource, body: Object, scale: Object) -> Object:
-    """Give an object with the replicas, UID and version that a Scale asks for."""
+    """Return an object with the replicas, UID and version that a Scale asks for."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     changed = _set(body, _scale_of(resource).spec.split("."), replicas)
     asked = scale.get("metadata") or {}

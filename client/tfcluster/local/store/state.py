@@ -1,6 +1,6 @@
 """The objects, their versions and what changed: what etcd and the watch cache are to a real API server.
 
-NB: a stored object is never changed in place: lists, watches, patches and the history share it and its encoding.
+A stored object is never changed in place: lists, watches, patches and the history share it and its encoding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode(body: Any) -> bytes:
 
 
 def private_copy(body: Any) -> Any:
-    """Copy what is JSON; what is not is refused with a TypeError or ValueError."""
+    """Copy what is JSON; what is not is rejected with a TypeError or ValueError."""
     return json.loads(_encode(body))
 
 
@@ -57,13 +57,13 @@ class Version:
 
     @property
     def encoded(self) -> bytes:
-        """Give the object as JSON."""
+        """Return the object as JSON."""
         if self._encoded is None:
             self._encoded = encode(self.body)
         return self._encoded
 
     def copy(self) -> Object:
-        """Give a private copy of the object."""
+        """Return a private copy of the object."""
         copied: Object = json.loads(self.encoded)
         return copied
 
@@ -82,7 +82,7 @@ class Entry:
         self._left: bytes | None = None
 
     def line(self, kind: str) -> bytes:
-        """Give the watch line of this change as an ADDED, MODIFIED or DELETED."""
+        """Return the watch line of this change as an ADDED, MODIFIED or DELETED."""
         if kind != self.type:
             return self._other_line(kind)
         if self._line is None:
@@ -93,7 +93,7 @@ class Entry:
         if kind != "DELETED" or self.before is None:
             return watch_line(kind, self.after.encoded)
         if self._left is None:
-            # NB: who loses an object from a selector is told its state before, with the version of the change.
+            # Who loses an object from a selector is told its state before, with the version of the change.
             metadata = {**self.before.body["metadata"], "resourceVersion": str(self.revision)}
             self._left = watch_line(kind, encode({**self.before.body, "metadata": metadata}))
         return self._left
@@ -116,12 +116,12 @@ class Storage:
         self.resource = resource
         self.objects: dict[str, dict[str, Version]] = {}
         self.log: list[Entry] = []
-        #: A watch from before this revision is refused.
+        #: A watch from before this revision is rejected.
         self.floor = floor
         #: The newest change that the log has lost.
         self.trimmed = 0
-        #: Called after every change, and when the storage ends.
-        #: NB: in the order in which they came: a set's order differs from run to run.
+        #: Called after every change, and when the storage ends. In the order in which they came: a set's order differs
+        #: from run to run.
         self.wakers: dict[Callable[[], None], None] = {}
         #: Set when the kind is no longer served.
         self.ended = False
@@ -158,7 +158,7 @@ class Storage:
         return [found[key] for key in sorted(found)]
 
     def since(self, revision: int) -> list[Entry]:
-        """Give the changes after a revision."""
+        """Return the changes after a revision."""
         log = self.log
         if not log or log[-1].revision <= revision:
             return []
@@ -222,7 +222,7 @@ class State:
         return version
 
     def in_namespace(self, namespace: str) -> Iterator[tuple[Storage, Version]]:
-        """Give all that lives in a namespace."""
+        """Return all that lives in a namespace."""
         for storage in tuple(self.storages.values()):
             if storage.resource.namespaced:
                 for version in storage.every(namespace):

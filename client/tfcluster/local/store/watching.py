@@ -55,7 +55,7 @@ class Watch:
         self._woken.set()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Give the lines as they come about, those of one moment together."""
+        """Return the lines as they come about, those of one moment together."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._lasts
         self._storage.wakers[self._woken.set] = None

@@ -248,7 +248,7 @@ SENSELESS = [
     senseless(
         training(successPolicy={"jobs": ["worker", "ps"]}).job("ps", restartPolicy="Always"),
         "spec.successPolicy.jobs",
-        '"ps" never succeeds, because its tasks start again whatever their exit status: remove it, or set another',
+        '"ps" never succeeds, because its tasks always restart: remove it, or set another',
     ),
     *(
         senseless(

@@ -121,7 +121,7 @@ ISOLATION = [
         (
             {"allowFrom": [VALUES_FOR_EXISTS]},
             ".allowFrom[0].podSelector.matchExpressions[0]",
-            "Exists and DoesNotExist take none",
+            "Exists and DoesNotExist must not have any",
         ),
     ]
 ]

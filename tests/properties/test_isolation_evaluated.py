@@ -137,7 +137,7 @@ def test_mode_cluster_lets_in_every_task_of_the_cluster_and_nobody_else(cluster)
 def test_only_the_ports_that_are_meant_are_closed(cluster, mode, port):
     """By default a stranger reaches every port but the task's, on every protocol; with ports All it reaches none."""
     cluster = isolated(cluster, mode)
-    everything = replace(cluster, isolation=replace(cluster.isolation, port_scope="All"))
+    everything = replace(cluster, isolation=Isolation(mode=mode, port_scope="All"))
     policies, closed = policies_of(cluster), policies_of(everything)
     for job in cluster.jobs:
         own, stranger = labels_of(cluster, Task(job, 0)), Peer({"app": "x"})

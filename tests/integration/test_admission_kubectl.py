@@ -76,10 +76,10 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
     ("path", "says"),
     [
         ("tfcluster", "A TensorFlow cluster: named jobs of numbered tasks."),
-        ("tfcluster.spec.jobs", "What every task of the job sees of the cluster besides itself"),
+        ("tfcluster.spec.jobs", "The device filters of every task of the job"),
         ("tfcluster.spec.jobs.template.spec", "kubectl explain pod.spec"),
         ("tfcluster.spec.jobs.template.spec.containers.readinessProbe.tcpSocket.port", "Number or name of the port"),
-        ("tfc.status.internal", "It may change at any time, so do not read it."),
+        ("tfc.status.internal", "so do not read it."),
     ],
 )
 def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) -> None:

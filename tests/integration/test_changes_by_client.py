@@ -122,8 +122,8 @@ def test_changes_reach_no_later_cluster_of_the_name(client):
     assert client.get("digits")["spec"]["suspend"] is False
 
 
-def test_dry_runs_change_nothing_and_an_autoscaler_is_told_of(cli, client, world):
-    """The API server judges each; a user who scales by hand what an autoscaler scales is warned."""
+def test_dry_runs_change_nothing(cli, client, world):
+    """The API server judges each."""
     client.apply(DIGITS)
     world.await_pods(["digits-worker-0", "digits-worker-1"])
     before = client.get("digits")["metadata"]["generation"]
@@ -132,11 +132,6 @@ def test_dry_runs_change_nothing_and_an_autoscaler_is_told_of(cli, client, world
         assert (shown.exit_code, "dry run" in shown.stdout) == (0, True), shown.stderr
     assert client.get("digits")["metadata"]["generation"] == before
     assert not any("deletionTimestamp" in pod["metadata"] for pod in world.pods().values())
-    target = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "digits"}
-    scaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "busy"}}
-    client.apply({**scaler, "spec": {"scaleTargetRef": target, "maxReplicas": 4}})
-    shown = cli("scale", "digits", "3")
-    assert (shown.exit_code, "HorizontalPodAutoscaler busy" in shown.stderr) == (0, True)
 
 
 def test_who_may_not_is_told_so(cli, control_plane):

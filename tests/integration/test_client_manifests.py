@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -19,7 +17,7 @@ from tfcluster.kube.api import TFCLUSTERS as CLUSTERS
 from tfcluster.kube.api import KubernetesApi
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, problems
-from tfcluster.preview.diff import LAST_APPLIED, edit_of
+from tfcluster.preview.diff import edit_of
 
 
 @pytest.fixture
@@ -93,16 +91,6 @@ def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, o
         ("spec.jobs.worker.drainTimeoutSeconds", 9, 7)
     ]
     assert edit.notes[0].startswith("it needs --force-conflicts: ")
-
-
-def test_edit_is_what_kubectl_apply_makes(api: KubernetesApi, objects: Objects, namespace):
-    """Of the last manifest what is missing now goes; what others added stays."""
-    first = manifest(drainTimeoutSeconds=7)
-    body = json.loads(json.dumps(first))
-    body["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(first)}
-    objects.create(TFCLUSTERS, namespace, body)
-    objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"maxReplicas": 9}}}})
-    assert differing(api, manifest()) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}
 
 
 def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, objects: Objects, namespace):

@@ -99,5 +99,5 @@ def test_every_namespace_is_looked_at(check: Check, control_plane, world: World,
         world.objects.delete(NAMESPACES, "", other)
     answer = capsys.readouterr()
     assert f"works in namespace {world.namespace}\n" in answer.out
-    assert "a TFCluster was refused" in answer.err
+    assert "a TFCluster was rejected" in answer.err
     assert other in answer.err

@@ -36,7 +36,7 @@ from tfcluster_operator.kube.clusters import Census
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
-#: After an outage of the API server this is how long a TFCluster might still be believed as it was.
+#: After an outage of the API server this is how long a TFCluster can still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
 #: A watch that lasted so long ended for a new reason: the pauses begin small again.
 _LASTING: Final = 60.0

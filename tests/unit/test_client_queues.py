@@ -84,7 +84,7 @@ def test_growth_is_said_to_wait(client_world, queue):  # noqa: ARG001 - it grant
 def test_edit_of_what_the_pods_ask_for_is_said_to_stop_them(client_world, queue):
     found = edit(client_world, manifest(cpu="2"))
     assert [(one.what, one.tasks, one.reason) for one in found.pods] == [("delete", (1, 0), "QuotaWithdrawn")]
-    assert any("asks for something else" in note or "would ask for something else" in note for note in found.notes)
+    assert any("the pods are deleted" in note for note in found.notes)
     other = manifest()
     other["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]["image"] = "train:2"
     assert [one.what for one in edit(client_world, other).pods] == ["keep"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, is_ours, parse
-from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.declaration.spec import Task, TFCluster
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clusters import Parents
 
 
 def problems(body: dict[str, Any]) -> tuple[str, ...]:
@@ -322,3 +324,19 @@ def test_cluster_beyond_a_bound_is_told(body, words):
     told = problems(body)
     assert all(one.startswith("spec.jobs: ") for one in told)
     assert any(words in one for one in told)
+
+
+def test_spec_is_read_again_when_it_differs_whatever_its_generation():
+    """A new default of the CRD changes what the API server returns, and no generation."""
+    parents = Parents(cast("Client", None))
+
+    def read(version: int, before: TFCluster | None, **spec: Any) -> TFCluster:
+        body = make_body({"worker": 1}, **spec)
+        body["metadata"]["resourceVersion"] = str(version)
+        assert parents.put(body)
+        return parse(parents.get(("default", "demo")) or {}, before=before)
+
+    first = read(1, None)
+    same = read(2, first)
+    assert same.jobs is first.jobs
+    assert read(3, same, rpcLayer="grpc+mpi").rpc_layer == "grpc+mpi"

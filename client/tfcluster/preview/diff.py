@@ -324,7 +324,8 @@ def _of_the_queue(after: Roster) -> Iterator[str]:
         case Turn.WAITING:
             yield f"it waits in queue {queue}: there are no pods until that has granted it quota"
         case Turn.CHANGED:
-            yield f"its pods would ask for something else than queue {queue} granted: they go, and it waits again"
+            change = "the resources of its pods or the queue would change"
+            yield f"{change}: the pods are deleted, and it waits in queue {queue} again"
         case Turn.ADMITTED | Turn.UNKNOWN:
             for job in after.declared.jobs:
                 more = job.replicas - next(one.replicas for one in after.cluster.jobs if one.name == job.name)

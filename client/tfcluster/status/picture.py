@@ -69,7 +69,7 @@ class TaskPicture:
         devices: by extended resource.
         view: "delivered", "waiting" (it was not told of its newest view yet), "unknown" (its view cannot be read), or
             "" where no program runs that could read it.
-        outdated: whether its pod was made from an older template.
+        outdated: whether its pod has an older template.
         kept: the failed pods that are kept for their logs, the oldest first.
         next_try: when it is started again, in seconds since the epoch; 0.0 where nothing is planned.
     """
@@ -183,7 +183,7 @@ class TaskDrawing:
         if place.stage is Stage.FOREIGN:
             return reasons.NAME_TAKEN, f"pod {place.name} exists and belongs to somebody else: delete or rename it"
         if place.stage is Stage.PREDECESSOR:
-            return reasons.WAITING_FOR_PREDECESSOR, f"pod {place.name} of a deleted TFCluster is not gone yet"
+            return reasons.WAITING_FOR_PREDECESSOR, f"pod {place.name} of a deleted TFCluster still exists"
         return self._without_pod(job, due) if pod is None else self._with_pod(place, pod, due)
 
     def _with_pod(self, place: Place, pod: Pod, due: float) -> tuple[str, str]:
@@ -201,7 +201,7 @@ class TaskDrawing:
         if place.ending is Ending.SUCCEEDED:
             return "Completed", ""
         if place.ending is Ending.DISRUPTED:
-            return "Disrupted", pod.trouble or pod.reason or "its node took it away"
+            return "Disrupted", pod.trouble or pod.reason or "its node ended it"
         if due > self.now and self.ledger.verdict is None:
             return reasons.BACKING_OFF, f"{words_for(pod)}; {_at(due)}"
         return "Failed", words_for(pod)

@@ -299,6 +299,6 @@ def _words(task: TaskPicture) -> Iterator[str]:
     if task.cause and task.state not in GOOD:
         yield task.cause
     if task.outdated and task.state not in GOOD | {"Missing"}:
-        yield "its pod is made from an older template"
+        yield "its pod has an older template"
     if task.kept:
         yield f"failed before, kept for the log: {', '.join(task.kept)}"

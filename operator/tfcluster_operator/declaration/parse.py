@@ -18,7 +18,6 @@ from tfcluster_operator.declaration import filters, ledger, naming, places
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
 from tfcluster_operator.declaration.manifest import (
     JobFields,
-    SchedulingFields,
     SpecFields,
     TemplateFields,
     read,
@@ -263,7 +262,7 @@ def _task_filters(name: str, job: JobFields, problems: list[str]) -> dict[int, t
 
 def _name_problems(cluster: TFCluster, spec: SpecFields) -> Iterator[str]:
     """Name each place that speaks of a job which is not declared, and each spread of a job that is there twice."""
-    scheduling: SchedulingFields = spec.scheduling
+    scheduling = spec.scheduling
     named = [("spec.successPolicy.jobs", cluster.success_policy.jobs)]
     named += [(f"spec.jobs.{job.name}.startAfter", job.start_after) for job in cluster.jobs]
     named += [("spec.scheduling.colocate.jobs", scheduling.colocate.jobs)] if scheduling.colocate else []

@@ -162,14 +162,14 @@ class SuccessPolicy(Fields, frozen=True):
 class UpdateStrategy:
     """What an edit of a template does.
 
-    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, might be down in a rolling update.
+    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, can be down in a rolling update.
     """
 
     type: UpdateType = "OnDelete"
     max_unavailable: int | str = 1
 
     def within(self, replicas: int) -> int:
-        """Return how many tasks of a job might be unavailable in a rolling update."""
+        """Return how many tasks of a job can be unavailable in a rolling update."""
         if isinstance(self.max_unavailable, int):
             return max(1, self.max_unavailable)
         return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
@@ -187,7 +187,7 @@ class Isolation(Fields, frozen=True):
 class Gang:
     """Which tasks have their places together or not at all: of each job the first ``min_replicas``, else all of them.
 
-    ``timeout`` is for how many seconds they might wait for these places, None without a limit; ``on_timeout`` says what
+    ``timeout`` is for how many seconds they can wait for these places, None without a limit; ``on_timeout`` says what
     comes then.  ``scheduler`` is who finds the places, as the operator is set up.
     """
 

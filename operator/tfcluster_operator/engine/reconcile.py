@@ -331,7 +331,7 @@ class Reconciler:
         return None
 
     def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
-        """Return the seconds until a report might be written.
+        """Return the seconds until a report can be written.
 
         A cluster that was just created, or was ready a moment ago, and that only lacks ready tasks is ready soon: one
         report tells of all.

@@ -121,7 +121,7 @@ class WorkQueue(Generic[Key]):
         free = asyncio.Semaphore(workers)
         async with asyncio.TaskGroup() as passes:
             while True:
-                # The place first: between the pop of a key and its pass nothing might wait, or it is started twice.
+                # The place first: between the pop of a key and its reconcile nothing must wait, or it is started twice.
                 await free.acquire()
                 key = await self._next()
                 self._busy.add(key)

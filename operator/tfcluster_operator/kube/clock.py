@@ -30,7 +30,7 @@ def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
 
     Args:
         wall: seconds since the epoch, by a clock that can step.
-        elapsed: seconds, by a clock that can not.
+        elapsed: seconds, by a clock that cannot.
     """
     behind = wall() - elapsed()
     return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)

@@ -197,12 +197,11 @@ class Parents:
 def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Leave out what no decision reads, which is half of it, and keep each string once for all TFClusters.
 
-    The spec of one generation stays the same object, so that who has read it sees that it is the same.
+    An equal spec stays the same object, so that a reader of it sees that it is the same.
     """
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
-    same = ("uid", "generation")
-    if known is None or any(about[key] != known["metadata"][key] for key in same) or "spec" not in known:
+    if known is None or "spec" not in lean or lean["spec"] != known.get("spec"):
         interned: Mapping[str, Any] = _interned(lean)
         return interned
     del lean["spec"]

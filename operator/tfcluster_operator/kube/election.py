@@ -238,7 +238,7 @@ class Election:
         return f"standby: {self._trouble or f'{leader} leads'}"
 
     def fence(self) -> None:
-        """Raise NotLeadingError where nothing might be written: not leading yet, or not any more."""
+        """Raise NotLeadingError if writes are not allowed: not leading yet, or no longer leading."""
         if not self.acts:
             raise errors.NotLeadingError(self._not_acting)
 

@@ -39,7 +39,7 @@ _SILENCE: Final = 200.0
 _FIRST_PAUSE: Final = 0.1
 #: After an outage of the API server this is how long everything might still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
-#: How often (seconds) a kind is asked for that the server might do without, while a cluster needs it.
+#: How often (seconds) a kind is asked for that the server can do without, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that held this many seconds starts the pauses from the first.
 _A_GOOD_RUN: Final = 5.0

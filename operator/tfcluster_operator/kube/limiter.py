@@ -26,7 +26,7 @@ class AdaptiveLimiter:
     """A window over the requests of one process.
 
     Args:
-        start: how many requests might be under way at first.
+        start: how many requests can be under way at first.
         ceiling: how many at most; more connections than this slow a client down.
         elapsed: seconds, by a clock that never steps.
     """

@@ -81,7 +81,7 @@ class Claim:
 class Standing:
     """How a cluster stands in its queue.
 
-    ``cluster`` is what it might be now.  ``holding`` are the claims that were granted, if the first one was; ``rest``
+    ``cluster`` is what it has quota for.  ``holding`` are the claims that were granted, if the first one was; ``rest``
     are the others.  ``missing_flavors`` says, by job, which ResourceFlavors nobody knows.  ``why`` says
     why nothing is known.
     """
@@ -171,14 +171,14 @@ def asks_of(job: Job) -> str:
 
 
 def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
-    """Spell what the pods of some jobs ask for, and how few might come, for the annotation of a claim."""
+    """Spell what the pods of some jobs ask for, and how few can come, for the annotation of a claim."""
     fewest = {name: f"{_AT_LEAST}{count}" for name, count in least.items()}
     asks = {naming.dns_job(job.name): asks_of(job) + fewest.get(job.name, "") for job in jobs}
     return json.dumps(asks, sort_keys=True, separators=(",", ":"))
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Return how few tasks of a job its queue may grant: by ``spec.jobs.J.minReplicas``.
+    """Return how few tasks of a job its queue can grant: by ``spec.jobs.J.minReplicas``.
 
     Returns:
         The least number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
@@ -264,7 +264,7 @@ def read_asks(workload: Workload) -> Mapping[str, str]:
 
 
 def _unknown(cluster: TFCluster, observed: Observed, granted: Mapping[str, int]) -> Standing:
-    """Keep what runs, because it was granted once: the API might be deleted, or the permission to read it."""
+    """Keep what runs, because it was granted once: the API can be removed, or the permission to read it."""
     why, counts = observed.lacking.get(Workload.KIND, ""), dict(granted)
     running = [pod for pod in observed.pods.values() if pod.meta.owner_uid == cluster.uid and is_at_work(pod)]
     if not running:

@@ -152,7 +152,7 @@ class _Builder:
         """Build the views of one job; ``known`` are the files that its ConfigMap has."""
         if job.name == CHIEF and self._pods is not None:
             wanted = self._job_views(job, known, self._pods)
-            # Which pod each task is might be left out, which tasks there are may not.
+            # The pods of tasks can be left out, the tasks cannot.
             if not wanted.too_large:
                 return wanted
         return self._job_views(job, known, None)

@@ -250,6 +250,6 @@ def _apart(spread: Spread, selector: Mapping[str, str]) -> dict[str, Any]:
         "maxSkew": spread.max_skew,
         "whenUnsatisfiable": spread.when_unsatisfiable,
         "labelSelector": {"matchLabels": dict(selector)},
-        # Kubernetes' default counts a tainted node as an empty domain, and no other might have more than it.
+        # Kubernetes' default counts a tainted node as an empty domain, and no other can have more than it.
         "nodeTaintsPolicy": "Honor",
     }

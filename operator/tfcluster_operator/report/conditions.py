@@ -44,7 +44,7 @@ GRAVITY: Final = (
     reasons.WAITING_FOR_JOB,
     reasons.TASKS_NOT_READY,
 )
-#: For what a cluster might wait for days in the order of things: its turn with what others use.
+#: For what a cluster can wait for days in the order of things: its turn with what others use.
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 #: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and might wait all the same.
 _TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
@@ -284,7 +284,7 @@ def conflict(findings: Sequence[Finding]) -> Says:
 
 
 def shorten(messages: Sequence[str]) -> str:
-    """Join the first few messages, each cut: what a webhook or a quota says might be as long as a status might be."""
+    """Join the first few messages, each cut: what a webhook or a quota says can be as long as a status."""
     return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
 
 

@@ -1,4 +1,4 @@
-"""What TensorFlow does in pods by what the resolver tells it: device filters, and accelerators that fail."""
+"""What the resolver tells in pods: accelerators that fail, and the snippets of its guide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from live_world import LiveWorld
-from resize_programs import COUNT_AND_WARNINGS, IDLE, USE_OTHER_TASKS, stock_template
+from resize_programs import COUNT_AND_WARNINGS
 from support.guide import snippets
 from support.waiting import eventually
 from support.world import task_names
@@ -18,53 +18,6 @@ from task_programs import pod_template
 
 GPU = "nvidia.com/gpu"
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "resolver.md"
-
-
-@pytest.fixture(scope="module")
-def filtered(shared_world: LiveWorld, training_image: str) -> LiveWorld:
-    """A chief, two workers that do not see each other, and a ps that they see."""
-    server = {"taskServer": True, "template": stock_template(training_image)}
-    shared_world.launch(
-        "c",
-        {
-            "chief": {"template": stock_template(training_image, command=["python3", "-c", IDLE])},
-            "worker": {"replicas": 2, "deviceFilters": ["/job:ps", "/job:chief"], **server},
-            "ps": server,
-        },
-    )
-    shared_world.await_pods(task_names("c", chief=1, worker=2, ps=1))
-    return shared_world
-
-
-@pytest.fixture(scope="module")
-def outcomes(filtered: LiveWorld) -> dict[str, Any]:
-    """What came of using other tasks from worker 0; the program waits for the servers by itself."""
-    eventually(lambda: filtered.ip("c-chief-0"), what="the chief runs")
-    return filtered.python("c-chief-0", USE_OTHER_TASKS)
-
-
-def test_functions_use_what_their_task_sees(outcomes):
-    """A function on a worker runs an operation on the ps, and reads a variable there."""
-    assert (outcomes["placed on the ps"], outcomes["read from the ps"]) == (21.0, 21.0)
-
-
-def test_operation_on_a_filtered_task_fails(outcomes):
-    """An operation that a function places on a filtered task fails; the error lists what the worker sees, no more."""
-    said = outcomes["placed on the other worker"]
-
-    assert "was explicitly assigned to /job:worker/task:1/device:CPU:0 but available devices are [ " in said
-    listed = said.partition("available devices are [ ")[2].partition(" ]")[0].split(", ")
-    assert listed == [f"/job:{job}/replica:0/task:0/device:CPU:0" for job in ("chief", "ps", "worker")]
-
-
-def test_variable_of_a_filtered_task_is_unknown(outcomes):
-    """A function that reads a variable of a filtered task fails, because its worker does not know that device."""
-    assert "/job:worker/replica:0/task:1/device:CPU:0 unknown device." in outcomes["read from the other worker"]
-
-
-def test_eager_operations_are_not_filtered(outcomes):
-    """Filters isolate functions: an eager operation has its data moved by the chief, which sees every task."""
-    assert outcomes["moved by the chief"] == 20.0
 
 
 @pytest.fixture

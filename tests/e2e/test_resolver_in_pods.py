@@ -1,4 +1,4 @@
-"""What the resolver tells in pods: accelerators that fail, and the snippets of its guide."""
+"""The resolver in pods: GPUs that fail, and the snippets of docs/resolver.md."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ class Reconciler:
         """Return the seconds until a report can be written.
 
         A cluster that was just created, or was ready a moment ago, and that only lacks ready tasks is ready soon: one
-        report tells of all.
+        report has all of that.
         """
         due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
         # An operator that finds the objects there tells at once: one before it has put the report off already, and died

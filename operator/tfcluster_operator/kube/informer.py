@@ -37,7 +37,7 @@ _WATCH_SECONDS: Final = (1_800, 3_600)
 #: one of a new watch was seen to come after two minutes.
 _SILENCE: Final = 200.0
 _FIRST_PAUSE: Final = 0.1
-#: After an outage of the API server this is how long everything might still be believed as it was.
+#: After an outage of the API server this is how long everything can still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
 #: How often (seconds) a kind is asked for that the server can do without, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0

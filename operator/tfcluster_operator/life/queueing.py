@@ -178,10 +178,10 @@ def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Return how few tasks of a job its queue can grant: by ``spec.jobs.J.minReplicas``.
+    """Return the least number of tasks of a job that its queue can grant, from ``spec.jobs.J.minReplicas``.
 
     Returns:
-        The least number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
+        The number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
     """
     if cluster.gang is None:
         return {}

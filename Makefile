@@ -197,7 +197,7 @@ lock: .venv ## pin the newest dependencies, with hashes
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
 .PHONY: dashboard-picture
-dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes
+dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/operate/monitoring.md again: ten minutes
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python PYTHONPATH=tests:. $(BIN)/python -m scripts.dashboard_picture
 
 .PHONY: terminal-pictures
@@ -213,7 +213,7 @@ crds: .venv ## generate the CRD from its sources
 chart-docs: .venv ## write the tables of values in the chart's README
 	$(BIN)/python -m scripts.chart_values
 
-reference: .venv ## generate docs/api.md and docs/commands.md
+reference: .venv ## generate docs/reference/api.md and docs/reference/pod-commands.md
 	$(BIN)/python -m scripts.reference
 
 clean: ## remove what was made in the checkout; caches and a running cluster stay

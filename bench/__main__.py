@@ -55,10 +55,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", nargs="+", default=[], choices=sorted(BY_NAME), metavar="NAME", help="measure these; see --list"
     )
     parser.add_argument("--pairs", type=_at_least_one, help="how many pairs (or runs) of each")
-    parser.add_argument("--write", action="store_true", help="keep the figures: bench/figures.json, docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="keep the figures: bench/figures.json, bench/RESULTS.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of this run there")
     parser.add_argument("--list", action="store_true", help="name the measurements")
-    parser.add_argument("--render", action="store_true", help="write docs/benchmarks.md again, and measure nothing")
+    parser.add_argument("--render", action="store_true", help="write bench/RESULTS.md again, and measure nothing")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="how large everything is; less than 1 shows that it works"
     )

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, made of the book of figures and of the texts in bench/texts.md.
+"""bench/RESULTS.md, made of the book of figures and of the texts in bench/texts.md.
 
 The texts are written by people: a new run replaces figures and leaves every word.
 """
@@ -15,16 +15,11 @@ from bench.book import ROOT, Book, Result
 from bench.catalogue import ALL, BY_NAME, Measurement
 from bench.goals import Goal
 from bench.intervals import median_interval
-from bench.picture import pictures
 
-PAGE: Final = ROOT / "docs" / "benchmarks.md"
+PAGE: Final = ROOT / "bench" / "RESULTS.md"
 TEXTS: Final = ROOT / "bench" / "texts.md"
 NOT_MEASURED: Final = "not measured yet"
 
-_ALT: Final = {
-    "bench-time.svg": "Time until all objects of one TFCluster exist, by its tasks",
-    "bench-ratio.svg": "Ratio of the operator's time to the bare client's, with intervals and goals",
-}
 _PAIRED: Final = ("ours_s", "bare_s", "ours_cpu_s", "bare_cpu_s", "ours_server_cpu_s", "bare_server_cpu_s")
 
 
@@ -35,9 +30,7 @@ def texts(source: str) -> dict[str, str]:
 
 
 def write(book: Book) -> None:
-    """Write the page and its pictures."""
-    for name, drawing in pictures(book).items():
-        (PAGE.parent / "images" / name).write_text(drawing, encoding="utf-8")
+    """Write the page."""
     PAGE.write_text(page(book, texts(TEXTS.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
@@ -59,11 +52,8 @@ def page(book: Book, words: Mapping[str, str]) -> str:
         *(["What keeps a goal out of reach, or kept it:", "\n".join(reasons)] if reasons else []),
         "## Beside the bare client",
         words["pairs"],
-        *(f"![{_ALT[name]}](images/{name})" for name in pictures(known)),
         pairs(known),
         *(["## Beside TFJob", words["tfjob"], beside_tfjob(known)] if "tfjob" in words else []),
-        "## All figures",
-        figures(known),
         "## What was measured when",
         provenance(known),
     ]
@@ -180,20 +170,6 @@ def beside_tfjob(book: Book) -> str:
         "runs",
     ]
     return table(header, rows) if rows else NOT_MEASURED
-
-
-def figures(book: Book) -> str:
-    """Give every series of every measurement, and its facts."""
-    parts = []
-    for name, result in book.items():
-        rows = [
-            [f"`{quantity}`", str(len(of)), number(min(of)), number(median(of)), number(max(of)), _interval(of)]
-            for quantity, of in result.series.items()
-        ]
-        facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in result.facts.items())
-        header = ["series", "runs", "minimum", "median", "maximum", "95 % interval of the median"]
-        parts.append(f"### {name}\n\n{BY_NAME[name].summary}. {facts}.\n\n{table(header, rows)}")
-    return "\n".join(parts) if parts else NOT_MEASURED
 
 
 def provenance(book: Book) -> str:

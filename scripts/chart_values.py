@@ -1,24 +1,30 @@
-"""`make chart-docs`: the tables of values in the chart's README, made from the comments in its values.yaml.
+"""`make chart-docs`: docs/reference/chart-values.md, made from the comments in the chart's values.yaml.
 
 A comment that begins with ``###`` begins a table; the comment right above a value describes it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
-CHART: Final = Path(__file__).resolve().parent.parent / "charts" / "tfcluster-operator"
+ROOT: Final = Path(__file__).resolve().parent.parent
+VALUES: Final = ROOT / "charts" / "tfcluster-operator" / "values.yaml"
+PAGE: Final = ROOT / "docs" / "reference" / "chart-values.md"
 #: Objects that are one value each: Kubernetes' own fields, with defaults.
 WHOLE: Final = frozenset({"podSecurityContext", "containerSecurityContext"})
-BEGIN: Final = "<!-- The tables are made from values.yaml by `make chart-docs`. -->\n"
-END: Final = "<!-- The end of the tables. -->\n"
+HEAD: Final = """\
+# Values of the Helm chart
+
+<!-- Made from the chart's values.yaml by `make chart-docs`. -->
+
+`helm install --set NAME=VALUE` sets one, `--values FILE` several. A schema rejects names that do not exist.
+
+"""
 
 
 def tables(text: str) -> str:
@@ -33,7 +39,7 @@ def tables(text: str) -> str:
     for path, line, value in _leaves(yaml.compose(text), ""):
         heading = next(found[4:] for found in reversed(lines[:line]) if found.startswith("### "))
         if heading != title:
-            made.append(f"\n### {heading}\n\n| value | default | effect |\n|---|---|---|\n")
+            made.append(f"\n## {heading}\n\n| value | default | effect |\n|---|---|---|\n")
             title = heading
         default = json.dumps(yaml.safe_load(yaml.serialize(value)))
         made.append(f"| `{path}` | `{default}` | {_description(path, lines, line)} |\n")
@@ -61,25 +67,10 @@ def _description(path: str, lines: Sequence[str], line: int) -> str:
     return " ".join(comment).replace("|", "\\|")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="scripts/chart_values.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the README is not up to date")
-    parser.add_argument("--chart", type=Path, default=CHART, help="the chart's folder")
-    chosen: Any = parser.parse_args(arguments)
-    readme = chosen.chart / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    wanted = f"{before}{BEGIN}\n{tables((chosen.chart / 'values.yaml').read_text(encoding='utf-8'))}{END}{after}"
-    if wanted == text:
-        return 0
-    if chosen.check:
-        print("README.md is not what values.yaml says: run `make chart-docs`")
-        return 1
-    readme.write_text(wanted, encoding="utf-8")
-    return 0
+def page() -> str:
+    """Make the page."""
+    return HEAD + tables(VALUES.read_text(encoding="utf-8")).rstrip() + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The picture of the dashboard in docs/monitoring.md: a real operator works for ten minutes; Prometheus tells of it.
+"""The picture of the dashboard in docs/operate/monitoring.md, of a real operator that works for ten minutes.
 
 The panels are drawn from the answers to the dashboard's own queries, at the places that the dashboard gives them.
 """

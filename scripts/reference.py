@@ -1,4 +1,4 @@
-"""The generated pages of the docs: docs/api.md from the CRD, docs/commands.md and docs/cli.md from --help.
+"""The generated pages of docs/reference: api.md from the CRD, pod-commands.md and cli.md from --help.
 
 Usage:
     python -m scripts.reference             write the pages
@@ -23,9 +23,9 @@ from tfcluster.commands.root import root
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CRD: Final = ROOT / "crds" / "tfcluster.yaml"
-API: Final = ROOT / "docs" / "api.md"
-COMMANDS: Final = ROOT / "docs" / "commands.md"
-CLI: Final = ROOT / "docs" / "cli.md"
+API: Final = ROOT / "docs" / "reference" / "api.md"
+COMMANDS: Final = ROOT / "docs" / "reference" / "pod-commands.md"
+CLI: Final = ROOT / "docs" / "reference" / "cli.md"
 
 #: The commands of the resolver, in the order in which one meets them.
 ORDER: Final = ("show", "matrix", "doctor", "wait", "exec", "serve")
@@ -53,9 +53,9 @@ _BOUNDS: Final = {
 _INTRODUCTION: Final = """\
 # TFCluster fields
 
-Every field of a TFCluster, made from its definition. `kubectl explain tfcluster.spec` shows the same. `J` stands for
-the name of a job. What the fields do together is in [Lifecycle](life.md); what the conditions mean is in
-[Conditions](conditions.md).
+Every field of a TFCluster, generated from the CRD. `kubectl explain tfcluster.spec` shows the same. `J` stands for
+the name of a job. [Lifecycle](../explanation/lifecycle.md) explains how fields work together,
+and [Conditions](conditions.md) the status.
 
 The group is `tfcluster.dev`, the version `v1alpha1`, the kind `TFCluster`, and the short name `tfc`.
 """
@@ -65,7 +65,7 @@ _STATUS_COLUMNS: Final = ["field", "type", "what it is"]
 
 _IN_A_POD: Final = """\
 The operator delivers it into every pod: `kubectl exec POD -- python3 -m tfcluster_resolver COMMAND`. What the commands
-are for is in [The resolver, by task](resolver.md).
+are for is in [The resolver, by task](../how-to/write-a-program.md).
 """
 
 Schema = Mapping[str, Any]
@@ -133,7 +133,7 @@ def _refusals(path: str, schema: Schema, fields: Mapping[str, Schema]) -> str:
                 continue  # its own table lists them
             for rule in rules_of.get("x-kubernetes-validations", ()):
                 said[f"* `{name}{rule.get('fieldPath', '')}`: {_cell(rule['message'])}\n"] = None
-    return f"\nWhat is refused, and the words:\n\n{''.join(said)}" if said else ""
+    return f"\nThe API server rejects, with this message:\n\n{''.join(said)}" if said else ""
 
 
 def _type(schema: Schema) -> str:
@@ -191,7 +191,7 @@ def commands_page() -> str:
     """Make the page of the commands."""
     parts = [
         "# Commands\n",
-        "What each program says to `--help`.\n",
+        "The output of `--help`.\n",
         "## In a pod: `python -m tfcluster_resolver`\n",
         _IN_A_POD,
         _help("tfcluster_resolver"),
@@ -200,7 +200,7 @@ def commands_page() -> str:
         parts += [f"### {command}\n", _help("tfcluster_resolver", command)]
     parts += [
         "## The operator: `python -m tfcluster_operator`\n",
-        "The chart starts it; its values set these options, see [the chart](../charts/tfcluster-operator/README.md).\n",
+        "The chart starts it; its values set these options, see [its values](chart-values.md).\n",
         _help("tfcluster_operator"),
     ]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""What a change to a TFCluster will do, decided from what was read of it; docs/life.md says what happens to tasks."""
+"""The effect of a change to a TFCluster, decided from what was read of it; see docs/explanation/lifecycle.md."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Event:
     Attributes:
         time: when it happened last, in seconds since the epoch.
         type: "Normal" or "Warning".
-        reason: in one word; of a TFCluster, docs/conditions.md explains it.
+        reason: in one word; of a TFCluster, docs/reference/conditions.md explains it.
         about: the task, such as "worker-0", or "" where it is about the TFCluster.
         object: the name of the object that it is about.
         message: what happened, in words.

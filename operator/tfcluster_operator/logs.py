@@ -1,4 +1,4 @@
-"""The log: one line an outcome, as text for people or as JSON for a collector; docs/operating.md has examples."""
+"""The log: one line an outcome, as text or as JSON; docs/operate/operating.md has examples."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnS
 
 
 def follow(place: str, on_server: OnServer, kubectl: Callable[..., str], release: str, chart: Path) -> None:
-    """Do what docs/upgrading.md says, to this release and with this chart."""
-    found = [snippet for snippet in snippets(ROOT / "docs" / "upgrading.md") if snippet.place == place]
+    """Do what docs/operate/upgrading.md says, to this release and with this chart."""
+    found = [snippet for snippet in snippets(ROOT / "docs" / "operate" / "upgrading.md") if snippet.place == place]
     assert found, f"the guide has no snippet {place}"
     for command, _ in (told for snippet in found for told in snippet.commands()):
         program, *arguments = shlex.split(

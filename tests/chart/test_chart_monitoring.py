@@ -18,7 +18,7 @@ from test_chart_values import EFFECTS
 ALERTS = CHART / "monitoring" / "alerts.yaml"
 DASHBOARD = CHART / "monitoring" / "dashboard.json"
 PLAYED = ROOT / "tests" / "chart" / "alerts_test.yaml"
-RUNBOOKS = ROOT / "docs" / "runbooks"
+RUNBOOKS = ROOT / "docs" / "operate" / "runbooks"
 KINDS = {
     "podMonitor": "PodMonitor",
     "serviceMonitor": "ServiceMonitor",
@@ -150,13 +150,13 @@ def test_chart_changes_no_more_of_the_rules_than_it_must(helm: Helm):
 
 
 def test_each_alert_says_what_to_do():
-    """Each alert has a severity, words, a runbook and a row in docs/monitoring.md; no runbook is for another."""
+    """Each alert has a severity, words, a runbook and a row in monitoring.md; no runbook is for another."""
     for rule in alerts():
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-        assert rule["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{rule['alert']}.md")
+        assert rule["annotations"]["runbook_url"].endswith(f"/docs/operate/runbooks/{rule['alert']}.html")
     assert sorted(file.stem for file in RUNBOOKS.iterdir()) == sorted(rule["alert"] for rule in alerts())
-    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "operate" / "monitoring.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \| .+ \|$", text, re.MULTILINE)
     assert rows == [(rule["alert"], rule["alert"], rule["labels"]["severity"]) for rule in alerts()]
 

@@ -164,8 +164,8 @@ def test_other_account_needs_the_right_to_use_it(people: People, field: str):
 
 
 def test_role_of_the_documentation_is_enough(server: Objects, people: People):
-    """With the Role that docs/security.md shows, and no other right, a user may name the account that it names."""
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    """With the Role that security.md shows, and no other, a user can name the account that it names."""
+    text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     role, binding, template = (
         one for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for one in read_yaml(block)
     )

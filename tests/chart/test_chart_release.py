@@ -10,7 +10,7 @@ import shlex
 
 import pytest
 from on_server import DEPLOYMENTS, FOREIGN, HOME, WATCHED, OnServer
-from rendering import CHART, Helm, Object, look, read_yaml, selects, the_only
+from rendering import CHART, ROOT, Helm, Object, look, read_yaml, selects, the_only
 from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import NAMESPACES, PODS, TFCLUSTERS, Objects
@@ -222,7 +222,7 @@ def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
 
 @pytest.mark.exhaustive
 def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_server: OnServer, kubectl):
-    """Where somebody deleted the release's namespace, the README's commands remove the rest but the definition."""
+    """Where somebody deleted the release's namespace, the documented commands remove the rest but the definition."""
     server.create(NAMESPACES, "", {"metadata": {"name": "careless"}})
     values = {"watchNamespaces": [WATCHED], "metrics": EVERYTHING["metrics"]}
     on_server("install", "lost", CHART, namespace="careless", values=values)
@@ -235,7 +235,9 @@ def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_s
         return kubectl("get", ",".join(sorted(kinds)), *mine).split()
 
     kubectl("delete", "namespace", "careless")
-    (cleanup,) = [snippet for snippet in snippets(CHART / "README.md") if snippet.place == "cleanup"]
+    (cleanup,) = [
+        snippet for snippet in snippets(ROOT / "docs" / "get-started" / "installation.md") if snippet.place == "cleanup"
+    ]
     for release in ("lost", "lost-too"):
         assert left(release)
         for command, _ in cleanup.commands():

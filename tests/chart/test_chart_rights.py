@@ -185,8 +185,8 @@ def test_releases_share_no_role(helm: Helm):
 
 
 def test_documents_list_the_rights_of_the_operator():
-    """The table of docs/security.md has every resource that the operator's Roles have, with its verbs, and no other."""
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    """The table of security.md has every resource that the operator's Roles have, with its verbs, and no other."""
+    text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     rows = re.search(r"\| resource \| verbs \| why \|\n\|.*\n((?:\|.*\n)+)", text)[1]
     told = defaultdict(set)
     for resources, verbs in re.findall(r"^\| (.+?) \| (.+?) \|", rows, re.MULTILINE):

@@ -100,7 +100,7 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("metrics.serviceMonitor.interval", "15s", {"ServiceMonitor.spec.endpoints[0].interval": "15s"}),
     ("metrics.serviceMonitor.scrapeTimeout", "5s", {"ServiceMonitor.spec.endpoints[0].scrapeTimeout": "5s"}),
     ("metrics.rules.labels", {"release": "p"}, {"PrometheusRule.metadata.labels.release": "p"}),
-    ("metrics.rules.runbooks", "http://wiki/", {RUNBOOK: "http://wiki/TFClusterNotReady.md"}),
+    ("metrics.rules.runbooks", "http://wiki/", {RUNBOOK: "http://wiki/TFClusterNotReady.html"}),
     ("metrics.dashboard.labels", {"grafana_dashboard": "yes"}, {"ConfigMap.metadata.labels.grafana_dashboard": "yes"}),
     ("metrics.dashboard.annotations", {"folder": "ML"}, {"ConfigMap.metadata.annotations": {"folder": "ML"}}),
 ]
@@ -414,12 +414,12 @@ def test_refusal_says_what_to_write(helm: Helm, given: Object, place: str, words
     assert words in told[place]
 
 
-def test_readme_describes_the_values(values):
-    """The README has the tables that values.yaml gives: every value with its default and its comment, in its order."""
-    text = (CHART / "README.md").read_text(encoding="utf-8")
+def test_page_describes_the_values(values):
+    """It has the tables that values.yaml gives: every value with its default and its comment, in its order."""
+    text = chart_values.PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
     assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))
-    assert chart_values.tables((CHART / "values.yaml").read_text(encoding="utf-8")) in text
+    assert chart_values.page() == text
 
 
 def test_chart_can_be_part_of_another(helm: Helm, tmp_path):

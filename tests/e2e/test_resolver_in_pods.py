@@ -1,4 +1,4 @@
-"""The resolver in pods: GPUs that fail, and the snippets of docs/resolver.md."""
+"""The resolver in pods: GPUs that fail, and the snippets of docs/how-to/write-a-program.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.world import task_names
 from task_programs import pod_template
 
 GPU = "nvidia.com/gpu"
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "resolver.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-program.md"
 
 
 @pytest.fixture

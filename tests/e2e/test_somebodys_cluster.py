@@ -28,7 +28,7 @@ from local_kubernetes.ports import free_ports
 pytestmark = pytest.mark.alone
 
 CHART = ROOT / "charts" / "tfcluster-operator"
-GUIDE = ROOT / "docs" / "quickstart.md"
+GUIDE = ROOT / "docs" / "get-started" / "quickstart.md"
 #: Where the guide's chart and image are published.
 PUBLISHED_CHART = "oci://ghcr.io/OWNER/charts/tfcluster-operator"
 PUBLISHED_TENSORFLOW = "docker.io/tensorflow/tensorflow:2.21.0"

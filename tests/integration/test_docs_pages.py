@@ -23,7 +23,8 @@ from support.waiting import eventually
 from support.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "examples.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+HOW_TO = sorted({*(ROOT / "docs" / "how-to").glob("*.md")} - {ROOT / "docs" / "how-to" / "write-a-program.md"})
+PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "get-started" / "examples.md", *HOW_TO]
 MANIFESTS = [
     (page, snippet)
     for page in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real operator as docs/monitoring.md says, and answers the dashboard and the alerts."""
+"""A real Prometheus scrapes the real operator as monitoring.md says, and answers the dashboard and the alerts."""
 
 from __future__ import annotations
 

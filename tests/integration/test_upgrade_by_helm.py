@@ -28,7 +28,7 @@ from support.world import World, task_names
 pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "upgrading.md"
+GUIDE = ROOT / "docs" / "operate" / "upgrading.md"
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 NAMESPACE, RELEASE_NAMESPACE, NAME = "upgrade", "tfcluster-system", "tfcluster-tfcluster-operator"
 USER = f"system:serviceaccount:{RELEASE_NAMESPACE}:{NAME}"

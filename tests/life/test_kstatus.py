@@ -90,7 +90,7 @@ GOING = condition("Stalled", "False", "NotStalled")
     ],
 )
 def test_conditions_and_what_they_mean_to_kstatus(found: Object, wanted: str) -> None:
-    """docs/conditions.md says which conditions mean what to kstatus; kstatus itself says so too."""
+    """docs/reference/conditions.md says which conditions mean what to kstatus; kstatus itself says so too."""
     assert verdict(found) == wanted
 
 

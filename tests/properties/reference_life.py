@@ -1,4 +1,4 @@
-"""What must become of a cluster, told a second time: a small model, made from docs/life.md and not from the policies.
+"""What must become of a cluster, told a second time: a small model, made from lifecycle.md and not from the policies.
 
 It judges facts that no operator sees whole: which pod ended when and how, and who asked for its deletion.  It keeps
 counts the simplest way (sets of UIDs that only grow) and knows no objects, annotations, indices or plans.

@@ -14,7 +14,7 @@ from local_kubernetes import binaries
 
 def documented() -> dict[str, set[str]]:
     """Read the versions of each row."""
-    text = (ROOT / "docs" / "support.md").read_text()
+    text = (ROOT / "docs" / "reference" / "versions.md").read_text().partition("\n## ")[0]
     heading, *rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| [^|]+ \|$", text, re.MULTILINE)
     assert heading == ("what", "versions")
     return {what: set(re.findall(r"\d+(?:\.\d+)+", versions)) for what, versions in rows}

@@ -64,7 +64,7 @@ def _at_steps(clean: Outcome, steps: int) -> Iterator[Plan]:
     over = _over_at(clean)
     for number, action in enumerate(STEP_ACTIONS):
         for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
-            # When a cluster is over, nothing of it is made again or put right: docs/life.md.
+            # When a cluster is over, nothing of it is made again or put right: docs/explanation/lifecycle.md.
             if step < over or action != _UNREPAIRED:
                 yield Plan(clean.plan.workload, Step(step), action)
 

@@ -21,7 +21,7 @@ class Known:
 
 
 class Truth:
-    """What must become of each TFCluster, by docs/life.md.
+    """What must become of each TFCluster, by docs/explanation/lifecycle.md.
 
     Args:
         kube: the API server.

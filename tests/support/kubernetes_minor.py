@@ -1,4 +1,4 @@
-"""Tests that need something which older Kubernetes has not; docs/kubernetes-versions.md has a row for each."""
+"""Tests that need something which older Kubernetes has not; docs/reference/versions.md has a row for each."""
 
 from __future__ import annotations
 

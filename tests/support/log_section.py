@@ -1,11 +1,11 @@
-"""What docs/operating.md says of the log."""
+"""What docs/operate/operating.md says of the log."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-_GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
+_GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "operating.md"
 
 
 def section_on_logs() -> str:

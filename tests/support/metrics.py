@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them, and as docs/metrics.md tells of them."""
+"""The metrics as Prometheus reads them, and as docs/reference/metrics.md tells of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-_DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+_DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 _ROW: Final = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]*)\|[^|]+\|$", re.MULTILINE)
 #: What stands for a value that is not written out, such as "an HTTP status".
 OPEN: Final = ""
@@ -27,7 +27,7 @@ class Family:
 
 
 def documented() -> dict[str, Family]:
-    """Give every row of the tables in docs/metrics.md, by the name of the metric."""
+    """Give every row of the tables in docs/reference/metrics.md, by the name of the metric."""
     return {
         row[1]: Family(row[2], _labels(row[3].strip())) for row in _ROW.finditer(_DOCUMENT.read_text(encoding="utf-8"))
     }

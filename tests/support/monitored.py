@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes the real operator by the configuration of docs/monitoring.md, and the chart's queries.
+"""A real Prometheus that scrapes the real operator by the configuration of monitoring.md, and the chart's queries.
 
 It decides how the documented configuration finds an operator that is no pod: a pod stands in for it, whose address and
 port are those of the process.
@@ -63,15 +63,15 @@ def alert_rules() -> list[Object]:
 
 def documented_queries() -> Iterator[tuple[str, str]]:
     """Give each query of the documents and the name of its page; each line of such a block is one."""
-    for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md")]):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
         for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
             for line in block.splitlines():
                 yield page.stem, line
 
 
 def documented_configuration() -> Object:
-    """Read the configuration of Prometheus in docs/monitoring.md."""
-    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    """Read the configuration of Prometheus in docs/operate/monitoring.md."""
+    text = (ROOT / "docs" / "operate" / "monitoring.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (found,) = (one for one in map(yaml.safe_load, blocks) if "scrape_configs" in one)
     configured: Object = found

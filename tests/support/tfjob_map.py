@@ -1,4 +1,4 @@
-"""What docs/tfjob.md promises of each field of a TFJob."""
+"""What docs/migrate/fields.md promises of each field of a TFJob."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from tfcluster.convert.tfjob import Outcome, Path, Verdict
 
-_PAGE: Final = File(__file__).resolve().parents[2] / "docs" / "tfjob.md"
+_PAGE: Final = File(__file__).resolve().parents[2] / "docs" / "migrate" / "fields.md"
 _HEAD: Final = "| TFJob | TFCluster | verdict | |\n|---|---|---|---|\n"
 
 

@@ -22,8 +22,8 @@ sys.path.append(str(ROOT / "tests"))
 
 from support.guide import Snippet, agrees, snippets
 
-GUIDE = ROOT / "docs" / "resolver.md"
-OTHERS = [ROOT / "docs" / "concepts.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+GUIDE = ROOT / "docs" / "how-to" / "write-a-program.md"
+OTHERS = [ROOT / "docs" / "explanation" / "concepts.md", *sorted({*GUIDE.parent.glob("*.md")} - {GUIDE})]
 ALL = [
     *snippets(GUIDE),
     *(one for page in OTHERS for one in snippets(page) if one.language == "python" or one.place == "as=chief"),

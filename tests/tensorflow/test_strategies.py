@@ -1,4 +1,4 @@
-"""What docs/strategies.md says of Keras, DTensor, TPUs, the data service and TensorFlow's variables."""
+"""What docs/reference/strategies.md says of Keras, DTensor, TPUs, the data service and TensorFlow's variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcluster_resolver.errors import ConnectError
 
 pytestmark = pytest.mark.exhaustive
 
-PAGE = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding="utf-8")
 
 #: Says of each attempt what it gave, or the error's class and first line.
 TRY = """

@@ -1,6 +1,6 @@
 """Every state of a task brought about, and every event let happen to it, in the world of in_memory.
 
-It decides what the words of the table in docs/life.md mean; the tests compare that with the table.  The subject is one
+It decides what the words of the table in test_life_table.py mean.  The subject is one
 task; the cluster around it is small.  What happens to the subject is read from the world and the ledger afterwards, by
 one rule for all cells, and never from the code that planned it.
 """
@@ -117,13 +117,13 @@ def _outcome(scenario: Scenario, before: Moment, fails: Mapping[str, str]) -> st
         return "OK" if verdict.kind == "Succeeded" else fails[verdict.reason]
     was, now = before.uids.get(name), after.uids.get(name)
     if was is None:
-        return "·" if now is None else "start"
+        return "." if now is None else "start"
     if now is None:
         return "gone" if was in scenario.deleted else "gone by itself"
     if was != now:
         return _how_replaced(scenario, before, after)
     completed = {job: record.completed for job, record in after.ledger.jobs.items()}
-    return "done" if any(ids - before.ledger.of(job).completed for job, ids in completed.items()) else "·"
+    return "done" if any(ids - before.ledger.of(job).completed for job, ids in completed.items()) else "."
 
 
 def _how_replaced(scenario: Scenario, before: Moment, after: Moment) -> str:
@@ -303,8 +303,8 @@ EVENTS: Final[Mapping[str, Callable[[Scenario], None]]] = {
     "deleted": _delete,
     "node lost": _lose_the_node,
     "edit": _edit_the_template,
-    "scale down": lambda s: _scale(s, -1),
-    "scale up": lambda s: _scale(s, +1),
+    "shrink": lambda s: _scale(s, -1),
+    "grow": lambda s: _scale(s, +1),
     "suspend": _toggle_suspend,
     "deadline": _pass_the_deadline,
     "at limit": _fail_at_the_limit,
@@ -334,15 +334,15 @@ def happens(state: str, event: str, fails: Mapping[str, str]) -> tuple[str, Scen
 
     Returns:
         In the table's words what became of the subject, and the scenario.  What would have happened without the event
-        is "·": a pod that leaves is replaced, one that pauses is started again.
+        is ".": a pod that leaves is replaced, one that pauses is started again.
     """
     course, before, _ = _let(state, None, fails)
     found, _, scenario = _let(state, event, fails)
     if found == course:
         extra = Moment.of(scenario).uids.keys() - before.uids.keys() - {scenario.subject}
-        return ("more" if extra else "·"), scenario
+        return ("more" if extra else "."), scenario
     if found == "gone by itself":
-        return ("·" if course == "·" else "gone"), scenario
+        return ("." if course == "." else "gone"), scenario
     return found, scenario
 
 

@@ -8,7 +8,7 @@ from math import comb
 
 import pytest
 
-from bench import book, catalogue, page, pairs, picture, soak
+from bench import book, catalogue, page, pairs, soak
 from bench.__main__ import parse
 from bench.bare_client import bare_declarations, bare_requests
 from bench.book import Provenance, Result
@@ -220,13 +220,6 @@ def sample_book() -> dict[str, Result]:
     made["create-100x2"] = Result("create-100x2", {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6}, {"tasks": 200}, ABOUT)
     made["ready-100x100"] = Result("ready-100x100", {"ours_s": [60.0] * 6, "bare_s": [61.0] * 6}, {"tasks": 9}, ABOUT)
     return made
-
-
-def test_the_pictures_of_the_docs_are_of_the_book() -> None:
-    images = page.PAGE.parent / "images"
-    assert {path.name: path.read_text(encoding="utf-8") for path in images.glob("bench-*.svg")} == picture.pictures(
-        book.load()
-    )
 
 
 def test_tfjob_stands_beside_the_operator() -> None:

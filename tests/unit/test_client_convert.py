@@ -34,7 +34,7 @@ def workers(spec: dict[str, Any], *, metadata: Any = None, **fields: Any) -> dic
 def spec_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """Convert, and give the spec that came out."""
     conversion = convert(manifest)
-    assert conversion.cluster is not None, [str(one) for one in conversion.of(Outcome.REFUSED)]
+    assert conversion.cluster is not None, [str(one) for one in conversion.of(Outcome.REJECTED)]
     return conversion.cluster["spec"]
 
 
@@ -212,10 +212,10 @@ def test_every_verdict_is_in_the_field_map(name: str):
     for conversion in convert_text(text, "f").conversions:
         for verdict in conversion.verdicts:
             field = field_of(verdict)
-            if not verdict.path and verdict.outcome in (Outcome.REFUSED, Outcome.NOTED) and field is None:
+            if not verdict.path and verdict.outcome in (Outcome.REJECTED, Outcome.NOTED) and field is None:
                 continue  # what the API server would say of the result
             assert field is not None, str(verdict)
-            assert verdict.outcome in {*field.outcomes, Outcome.REFUSED}, str(verdict)
+            assert verdict.outcome in {*field.outcomes, Outcome.REJECTED}, str(verdict)
 
 
 def test_field_map_promises_nothing_that_never_happens():
@@ -341,7 +341,7 @@ def test_what_cannot_be_is_refused(name: str):
     text, expected = REFUSED[name]
     (conversion,) = convert_text(text, "f").conversions
     assert conversion.cluster is None
-    refused = conversion.of(Outcome.REFUSED)
+    refused = conversion.of(Outcome.REJECTED)
     assert expected in "; ".join(one.words for one in refused)
     if name == "an older version":  # nothing else is known of it
         assert [spelled(one.path) for one in refused] == ["apiVersion"]

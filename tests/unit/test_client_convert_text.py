@@ -180,7 +180,7 @@ def test_what_is_said_twice_is_said_once():
 
 def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
     (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
-    told = [str(one) for one in conversion.verdicts if one.outcome == "refused"]
+    told = [str(one) for one in conversion.verdicts if one.outcome == "rejected"]
     path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
     assert sorted(told) == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
@@ -188,5 +188,5 @@ def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
 def test_a_tfjob_without_a_spec_is_refused():
     (conversion,) = convert_text("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
     assert conversion.cluster is None
-    refused = {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "refused"}
+    refused = {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "rejected"}
     assert refused == {"there is no name", "there are no replicas"}

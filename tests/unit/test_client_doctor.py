@@ -135,7 +135,7 @@ def test_nothing_is_said_of_an_installation_that_cannot_be_reached():
 
 
 def test_the_range_of_versions_is_the_documented_one():
-    text = (ROOT / "docs" / "support.md").read_text()
+    text = (ROOT / "docs" / "reference" / "versions.md").read_text()
     assert f"1.{OLDEST_MINOR} at the oldest" in text
     (newest,) = re.findall(r"\| Kubernetes, API server and node \| 1\.(\d+)", text)
     assert int(newest) == NEWEST_MINOR
@@ -195,8 +195,8 @@ def test_one_cause_of_many_tasks_is_told_once():
 
 
 def test_each_reason_that_can_be_told_has_a_remedy():
-    """docs/conditions.md says of each reason of Ready what to do; those with something to do are all here."""
-    text = (ROOT / "docs" / "conditions.md").read_text()
+    """docs/reference/conditions.md says of each reason of Ready what to do; those with something to do are all here."""
+    text = (ROOT / "docs" / "reference" / "conditions.md").read_text()
     section = text.partition("### Ready")[2].partition("### ")[0]
     documented = set(re.findall(r"^\| False \| `(\w+)`", section, re.MULTILINE)) - {"Suspended"}
     assert set(REMEDIES) == documented

@@ -1,4 +1,4 @@
-"""docs/conditions.md and the code agree: every reason of the one is in the other, and where it says that it is."""
+"""docs/reference/conditions.md and the code agree: every reason of the one is in the other, at its condition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfcluster_operator.report.status import deleting_status, invalid_status, st
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 OPERATOR: Final = ROOT / "operator" / "tfcluster_operator"
-TEXT: Final = (ROOT / "docs" / "conditions.md").read_text(encoding="utf-8")
+TEXT: Final = (ROOT / "docs" / "reference" / "conditions.md").read_text(encoding="utf-8")
 REASONS: Final = {name: value for name, value in vars(reasons).items() if name.isupper()}
 FAILS: Final = dict.fromkeys(
     ("TaskFailed", "PermanentExitCode", "BackoffLimitExceeded", "DeadlineExceeded"), "the cluster has failed"

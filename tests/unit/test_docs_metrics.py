@@ -1,4 +1,4 @@
-"""docs/metrics.md and the code agree: each metric, its type, its labels and their values."""
+"""docs/reference/metrics.md and the code agree: each metric, its type, its labels and their values."""
 
 from __future__ import annotations
 

@@ -18,17 +18,17 @@ from tfcluster_resolver import errors
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# --- docs/troubleshooting.md leads from each reason of a cluster that is not ready to its row in docs/conditions.md
+# --- troubleshoot.md leads from each reason of a cluster that is not ready to its row in conditions.md
 
-TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-CONDITIONS = (ROOT / "docs" / "conditions.md").read_text(encoding="utf-8")
-#: The text of docs/conditions.md by heading, as links spell it.
+TROUBLE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text(encoding="utf-8")
+CONDITIONS = (ROOT / "docs" / "reference" / "conditions.md").read_text(encoding="utf-8")
+#: The text of docs/reference/conditions.md by heading, as links spell it.
 _PARTS = re.split(r"^#{2,3} (.+)$", CONDITIONS, flags=re.MULTILINE)
 SECTIONS = {heading.lower(): text for heading, text in zip(_PARTS[1::2], _PARTS[2::2], strict=True)}
 
 
 def test_reasons_are_where_their_links_lead() -> None:
-    links = re.findall(r"\[`(\w+)`\]\(conditions\.md#(\w+)\)", TROUBLE)
+    links = re.findall(r"\[`(\w+)`\]\([./a-z]+conditions\.md#(\w+)\)", TROUBLE)
     assert len(links) > 15
     assert [(reason, heading) for reason, heading in links if f"| `{reason}` |" not in SECTIONS[heading]] == []
 
@@ -45,32 +45,7 @@ def test_errors_on_the_page_are_those_of_the_resolver() -> None:
     assert named <= set(vars(errors))
 
 
-# --- docs/kubernetes-versions.md names the versions that are built for tests, and what these leave out
-
-VERSIONS = (ROOT / "docs" / "kubernetes-versions.md").read_text(encoding="utf-8")
-VERSION_ROWS = [
-    [cell.strip() for cell in line.split("|")[1:-1]] for line in VERSIONS.splitlines() if line.startswith("| ")
-]
-
-
-def test_every_version_that_is_built_is_named():
-    """The first table has the version of the node and of each older control plane."""
-    minors = {binaries.kubernetes_version().removeprefix("v").rpartition(".")[0], *binaries.older_minors()}
-    named = {
-        minor for what, *rest in VERSION_ROWS if len(rest) == 1 and rest != ["nothing"] for minor in what.split(", ")
-    }
-    assert minors <= named
-
-
-def test_every_test_that_is_left_out_has_a_row():
-    needed = {
-        found
-        for path in (ROOT / "tests").rglob("*.py")
-        for found in re.findall(r'require_kubernetes\("([\d.]+)", "([^"]+)"\)', path.read_text(encoding="utf-8"))
-    }
-    rows = [(since, what) for what, since, *rest in (row for row in VERSION_ROWS if len(row) == 3) if rest]
-    assert needed
-    assert [(s, w) for s, w in needed if not any(since == s and w in what for since, what in rows)] == []
+# --- the sources of older Kubernetes
 
 
 def test_modules_of_older_kubernetes_follow_its_version():
@@ -91,7 +66,9 @@ DOCKERFILE = (ROOT / "examples" / "custom-image" / "Dockerfile").read_text(encod
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example_is_in_the_docs_and_says_how_to_run_it(example: Path) -> None:
-    listed = re.findall(r"^\| \[([\w.-]+)\]", (ROOT / "docs" / "examples.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| \[([\w.-]+)\]", (ROOT / "docs" / "get-started" / "examples.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     comment = re.match(r"(?:#.*\n)+", example.read_text(encoding="utf-8"))
     assert listed.count(example.name) == 1
     assert f"kubectl apply -f examples/{example.name}" in comment[0]
@@ -124,11 +101,11 @@ def test_custom_image_has_the_versions_of_the_tests() -> None:
 @pytest.mark.parametrize(
     ("target", "page"),
     [
-        ("life.md#backup-and-restore", "life.md#backup-and-restore"),
-        ("../examples/gpu.yaml", "source/examples/gpu.yaml.md"),
-        ("../examples", "source/examples/index.md"),
-        ("../CONTRIBUTING.md", "source/CONTRIBUTING.md"),
-        ("../charts/tfcluster-operator/README.md", "source/charts/tfcluster-operator/readme.md"),
+        ("metrics.md#names", "metrics.md#names"),
+        ("../../examples/gpu.yaml", "../source/examples/gpu.yaml.md"),
+        ("../../examples", "../source/examples/index.md"),
+        ("../../CONTRIBUTING.md", "../source/CONTRIBUTING.md"),
+        ("../../charts/tfcluster-operator/README.md", "../source/charts/tfcluster-operator/readme.md"),
         ("https://kubernetes.io", "https://kubernetes.io"),
         ("#here", "#here"),
         ("../no/such/file", "../no/such/file"),
@@ -136,8 +113,11 @@ def test_custom_image_has_the_versions_of_the_tests() -> None:
 )
 def test_links_out_of_the_docs_lead_to_pages(target: str, page: str) -> None:
     """A link to a file of the repository leads to its page, and every other stays as it is for MkDocs to judge."""
-    assert docs_site.relinked(f"[text]({target})", "docs/conditions.md", "conditions.md") == f"[text]({page})"
-    defined = docs_site.relinked(f"[text]: {target}\n", "docs/conditions.md", "conditions.md")
+    assert (
+        docs_site.relinked(f"[text]({target})", "docs/reference/conditions.md", "reference/conditions.md")
+        == f"[text]({page})"
+    )
+    defined = docs_site.relinked(f"[text]: {target}\n", "docs/reference/conditions.md", "reference/conditions.md")
     assert defined == f"[text]: {page}\n"
 
 
@@ -146,7 +126,9 @@ def test_links_of_files_elsewhere_lead_back() -> None:
     place = "charts/tfcluster-operator/README.md"
     page = docs_site.page_of(place)
     assert docs_site.place_of(page) == place
-    assert docs_site.relinked("[x](../../docs/operating.md)", place, page) == "[x](../../../operating.md)"
+    assert (
+        docs_site.relinked("[x](../../docs/operate/operating.md)", place, page) == "[x](../../../operate/operating.md)"
+    )
 
 
 def test_fences_lose_their_notes_and_keep_titles() -> None:
@@ -205,7 +187,7 @@ def test_every_field_of_ours_is_on_the_page() -> None:
 
 def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
     """Each name that the package shows has its docstring there, from the module where it is."""
-    page = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "python-resolver.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"^::: (?:tfcluster_resolver\.(?:[\w.]+\.)?)(\w+)()$", page, re.MULTILINE))
     assert set(tfcluster_resolver.__all__) - {"__version__"} == set(shown)
 

@@ -100,7 +100,7 @@ def test_words_of_a_server_lose_what_is_quoted(words):
 
 
 def test_example_in_the_documentation_is_a_real_line():
-    """The line of JSON in docs/operating.md is what the operator writes, and stands among the lines of text, too."""
+    """The line of JSON in operating.md is what the operator writes, and stands among the lines of text, too."""
     (example,) = re.findall(r"```json\n(.+)\n```", section_on_logs())
     shown = json.loads(example)
     written = record("%s", fields={name: shown[name] for name in shown if name in documented_fields()})

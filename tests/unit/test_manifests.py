@@ -99,7 +99,7 @@ def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
     added = spec.keys() - {"containers", "volumes"} | main.keys() - container.keys() - {"env", "volumeMounts"}
     added |= {entry["name"] for entry in (*spec["volumes"], *main["env"])}
     added |= {mount["mountPath"] for mount in main["volumeMounts"]}
-    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "concepts.md").read_text(encoding="utf-8")
     table = page.partition("\n## Pod\n")[2].partition("\n## ")[0]
     assert {"PYTHONPATH", "command", "terminationMessagePolicy"} <= added
     assert [one for one in sorted(added) if f"`{one}" not in table] == []

@@ -45,7 +45,7 @@ def _texts(kind: str) -> Iterator[tuple[str, str]]:
     """Yield the texts of a kind, each with its source."""
     match kind:
         case "docs":
-            pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "benchmarks.md"]
+            pages = sorted((ROOT / "docs").rglob("*.md"))
         case "changelog":
             pages = sorted((ROOT / "changelog.d").glob("+*.md"))
         case "README and the like":

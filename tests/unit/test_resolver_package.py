@@ -160,35 +160,6 @@ def test_no_generated_code_is_brought():
     assert not [text for text in sources if re.search(r"^(from|import) google", text, re.MULTILINE)]
 
 
-# docs/resolver-differences.md names a test for each difference
-
-
-LINES = (ROOT / "docs" / "resolver-differences.md").read_text(encoding="utf-8").splitlines()
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES if line.startswith("|")]
-CASES = [row for row in ROWS if row[0] != "case" and not set(row[0]) <= {"-"}]
-DEFINED = {
-    name
-    for path in (ROOT / "tests").rglob("test_*.py")
-    for name in re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-}
-
-
-@pytest.mark.parametrize("row", CASES, ids=lambda row: row[0][:40])
-def test_each_difference_names_a_test_that_exists(row):
-    assert len(row) == 5
-    assert all(row)
-    assert row[4].strip("`") in DEFINED
-
-
-def test_every_deliberate_difference_is_in_the_table():
-    shown = set()
-    for module in ("test_cluster_spec_parity.py", "test_device_filter_parity.py", "test_resolver_differences.py"):
-        text = (ROOT / "tests" / "tensorflow" / module).read_text(encoding="utf-8")
-        shown |= set(re.findall(r"^def (test_\w+)\(", text.partition("# The deliberate differences")[2], re.MULTILINE))
-    assert len(shown) > 10
-    assert shown <= {row[4].strip("`") for row in CASES}
-
-
 # the resolver becomes TensorFlow's, by a package that plays TensorFlow's part; tests/tensorflow has the real one
 
 

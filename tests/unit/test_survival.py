@@ -1,4 +1,4 @@
-"""What docs/survival.md promises and no other test shows: other actors in the simulated world, and the real engine."""
+"""Other actors in the simulated world, against the real engine."""
 
 from __future__ import annotations
 

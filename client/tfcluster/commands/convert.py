@@ -65,7 +65,7 @@ def convert_command(
     for name in names:
         output.say(_REMOVE_FIRST.format(name=name))
     outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
-    if Outcome.REFUSED in outcomes or not proved:
+    if Outcome.REJECTED in outcomes or not proved:
         ctx.exit(ExitCode.FAILED)
     # NB: a file may begin without a separator, and end without a line end.
     texts = [stream.text if stream.text.endswith("\n") else f"{stream.text}\n" for _, stream in streams]

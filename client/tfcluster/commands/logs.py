@@ -132,9 +132,9 @@ class _Printed:
 def events_command(*, client: Client, name: str, follow: bool, warnings: bool, output: Format) -> None:
     """Print the events of a cluster and its pods, the oldest first.
 
-    Each line has the time of the last occurrence, the number of occurrences if more than one, and the task. The
-    operator's reasons are explained in docs/conditions.md. Kubernetes keeps events for an hour, also those of a deleted
-    cluster.
+    Each line has the time of the last occurrence, the number of occurrences if more than one, and the task. See
+    docs/reference/conditions.md for the operator's reasons. Kubernetes keeps events for an hour, also those of a
+    deleted cluster.
 
     With --follow, json and yaml give one document for each event.
     """

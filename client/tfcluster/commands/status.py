@@ -42,7 +42,7 @@ def status_command(
 
     A task is shown with its state, pod, node, restarts, devices, whether its newest view was delivered, and the cause
     if it is not ready. In a large cluster, neighbouring tasks that are alike share a line. The reasons are explained
-    in docs/conditions.md.
+    in docs/reference/conditions.md.
 
     With -o json or yaml, one cluster has the keys metadata, state, reason, message, status (as in the API), notices,
     gaps and tasks; each task has its name, state, message, podName, nodeName, devices and view. A list has the key

@@ -91,9 +91,9 @@ def _read(text: str) -> Seen:
     )
 
 
-#: Why a difference is wanted: the defects as docs/tfjob.md numbers them.
-D5: Final = "D5: with dynamic workers TFJob gives it an empty or wrong cluster"
-D6: Final = "D6: TFJob puts the evaluator in everybody's cluster"
+#: Defects of TFJob, because of which a difference is wanted.
+D5: Final = "with dynamic workers TFJob gives it an empty or wrong cluster"
+D6: Final = "TFJob puts the evaluator in everybody's cluster"
 ITSELF: Final = "an evaluator finds itself alone, which TensorFlow's strategies need"
 
 

@@ -49,7 +49,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
     if version not in tfjob.VERSIONS:
         known = ", ".join(tfjob.VERSIONS)
         words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
-        findings.say(Outcome.REFUSED, ("apiVersion",), words)
+        findings.say(Outcome.REJECTED, ("apiVersion",), words)
         # What another version means is not known, so that nothing else can be said.
         return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
@@ -69,14 +69,14 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
 
 def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
     """Say what the API server or the operator would reject or drop, by its place in the TFJob."""
-    refused = [one.path for one in findings.verdicts if one.outcome is Outcome.REFUSED]
+    refused = [one.path for one in findings.verdicts if one.outcome is Outcome.REJECTED]
     for one in problems(cluster) or unreadable(complete(cluster, "default")):
         known = [(from_, to) for from_, to in findings.moved.items() if one.where[: len(to)] == to]
         source, target = max(known, key=lambda pair: len(pair[1]), default=((), ()))
         path = (*source, *one.where[len(target) :])
         if any(path[: len(told)] == told for told in refused):
             continue
-        outcome, words = Outcome.REFUSED, one.words
+        outcome, words = Outcome.REJECTED, one.words
         if words.startswith(NO_FIELD):
             outcome = Outcome.NOTED
             words = "no pod has this field: the API server drops it, as it does from a TFJob. Correct it, or remove it"
@@ -87,7 +87,7 @@ def _metadata(manifest: Mapping[str, Any], findings: Findings) -> dict[str, Any]
     raw = manifest.get("metadata")
     if not isinstance(raw, Mapping) or not (raw.get("name") or raw.get("generateName")):
         words = "there is no name: write metadata.name (for a trial of Katib any name)"
-        findings.say(Outcome.REFUSED, ("metadata",), words)
+        findings.say(Outcome.REJECTED, ("metadata",), words)
         return {}
     findings.moved["metadata",] = ("metadata",)
     found: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def _words(held: Any, path: Path, findings: Findings) -> Any:
             del kept[key]  # type: ignore[attr-defined]  # what is a mapping in a manifest is a dict
             findings.say(Outcome.LEFT_OUT, (*path, key), "it holds the TFJob")
         elif path[-1] == "labels" and str(key).startswith(_QUEUE):
-            words = "it waits in this queue if the operator may read Kueue's objects: see docs/how-to/queues.md"
+            words = "it waits in this queue if the operator may read Kueue's objects: see docs/how-to/kueue.md"
             findings.move((*path, key), (*path, key), words, outcome=Outcome.NOTED)
         else:
             findings.move((*path, key), (*path, key))

@@ -15,7 +15,7 @@ from tfcluster_operator.declaration import naming
 _SHOWN: Final = 8
 #: The headings, and the style of each; what is the same is only counted.
 _HEADINGS: Final = {
-    Outcome.REFUSED: ("Refused", "bad"),
+    Outcome.REJECTED: ("Refused", "bad"),
     Outcome.LOSSY: ("Lost, and what to do", "waiting"),
     Outcome.NOTED: ("To know", "name"),
     Outcome.EXPLICIT: ("Written out, because the default of a TFCluster is another", "name"),
@@ -38,7 +38,7 @@ def lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Line]:
 
 
 def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Line]:
-    grave = (Outcome.REFUSED, Outcome.LOSSY)
+    grave = (Outcome.REJECTED, Outcome.LOSSY)
     if quiet and not conversion.of(*grave):
         return
     result = f"{naming.KIND} {conversion.job.name}" if conversion.cluster is not None else "nothing"

@@ -59,7 +59,7 @@ class _RunPolicy:
         self.findings = findings
         raw = spec.get("runPolicy")
         if raw is not None and not isinstance(raw, Mapping):
-            findings.say(Outcome.REFUSED, ("spec", "runPolicy"), f"it is {said(raw)}, and must be an object")
+            findings.say(Outcome.REJECTED, ("spec", "runPolicy"), f"it is {said(raw)}, and must be an object")
             raw = None
         self._raw: Mapping[str, Any] = raw or {}
         self._spec = spec
@@ -106,7 +106,7 @@ def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
         held.carry("managedBy", words, outcome=Outcome.LOSSY)
     else:
         words = f"it is {said(value)}, and TFJob takes {_OURSELVES} and {_MULTIKUEUE}: write one of them, or remove it"
-        held.findings.say(Outcome.REFUSED, path, words)
+        held.findings.say(Outcome.REJECTED, path, words)
 
 
 def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def _scheduling(held: _RunPolicy) -> None:
     if policy is None:
         return
     if not isinstance(policy, Mapping):
-        held.findings.say(Outcome.REFUSED, path, f"it is {said(policy)}, and must be an object")
+        held.findings.say(Outcome.REJECTED, path, f"it is {said(policy)}, and must be an object")
         return
     for key, value in policy.items():
         if key in _GANG and value is not None:
@@ -187,6 +187,6 @@ def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:
     key = decider.key if decider else ""
     words = f"{key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
     if job.of("master") is not None:
-        findings.say(Outcome.REFUSED, path, f"{words}: set restartPolicy: OnFailure for {key}")
+        findings.say(Outcome.REJECTED, path, f"{words}: set restartPolicy: OnFailure for {key}")
     else:
         findings.say(Outcome.NOTED, path, words)

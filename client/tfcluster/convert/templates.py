@@ -75,7 +75,7 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
     metadata = template.get("metadata")
     if not isinstance(metadata, dict):
         if template.pop("metadata", None) is not None:
-            findings.say(Outcome.REFUSED, path, "it must be an object with labels and annotations")
+            findings.say(Outcome.REJECTED, path, "it must be an object with labels and annotations")
         return
     for key in [key for key in metadata if key not in ("labels", "annotations")]:
         del metadata[key]
@@ -141,7 +141,7 @@ def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
             node[key] = str(value).removesuffix(".0")
         if path[-1] == "limits" and "/" in str(key) and whole(value) is None:
             words = f"it is {said(value)}, and a device is granted whole: ask for 1, or for a resource that is a share"
-            findings.say(Outcome.REFUSED, where, words)
+            findings.say(Outcome.REJECTED, where, words)
         _write_quantities(value, where, findings)
 
 

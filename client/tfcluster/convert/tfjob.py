@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     """What became of a field, the gravest first."""
 
     #: There is no TFCluster that means this.
-    REFUSED = "refused"
+    REJECTED = "rejected"
     #: Something is lost, and the words say what to do.
     LOSSY = "lossy"
     #: Nothing is lost, and there is something to know.
@@ -77,7 +77,7 @@ class Findings:
 
     @property
     def refused(self) -> bool:
-        return any(one.outcome is Outcome.REFUSED for one in self.verdicts)
+        return any(one.outcome is Outcome.REJECTED for one in self.verdicts)
 
     def judged(self, path: Path) -> bool:
         return any(path[:length] in self._judged for length in range(1, len(path) + 1))
@@ -190,7 +190,7 @@ def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
     spec = spec if isinstance(spec, Mapping) else {}
     dynamic = spec.get("enableDynamicWorker")
     if dynamic is not None and not isinstance(dynamic, bool):
-        findings.say(Outcome.REFUSED, ("spec", "enableDynamicWorker"), f"it is {said(dynamic)}: write true or false")
+        findings.say(Outcome.REJECTED, ("spec", "enableDynamicWorker"), f"it is {said(dynamic)}: write true or false")
     return TFJob(
         api_version=str(manifest.get("apiVersion")),
         name=str(metadata.get("name") or name_of(metadata) or "xxxxx"),
@@ -204,22 +204,22 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
     path = ("spec", "tfReplicaSpecs")
     if not isinstance(specs, Mapping) or not specs:
         words = "there are no replicas: name Worker and its template at the least"
-        findings.say(Outcome.REFUSED, path, words if not specs else f"it is {said(specs)}, and must be an object")
+        findings.say(Outcome.REJECTED, path, words if not specs else f"it is {said(specs)}, and must be an object")
         return ()
     found: dict[str, Replicas] = {}
     for key, raw in specs.items():
         job, where = str(key).lower(), (*path, key)
         if not isinstance(raw, Mapping):
             words = "there is nothing in it: write its template, or remove it"
-            findings.say(Outcome.REFUSED, where, words if raw is None else f"it is {said(raw)}, and must be an object")
+            findings.say(Outcome.REJECTED, where, words if raw is None else f"it is {said(raw)}, and must be an object")
         elif job in found:
             words = f"it is {found[job].key} once more: TFJob takes any case, and only one of them counts. Keep one"
-            findings.say(Outcome.REFUSED, where, words)
+            findings.say(Outcome.REJECTED, where, words)
         else:
             found[job] = _replicas(str(key), job, raw, where, findings)
     if {"chief", "master"} <= found.keys():
         words = "there are both Chief and Master, which TFJob refuses: keep one"
-        findings.say(Outcome.REFUSED, (*path, found["master"].key), words)
+        findings.say(Outcome.REJECTED, (*path, found["master"].key), words)
     return tuple(found.values())
 
 
@@ -229,7 +229,7 @@ def _replicas(key: str, job: str, raw: Mapping[str, Any], where: Path, findings:
     if is_whole(replicas):
         replicas = int(replicas)
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
-        findings.say(Outcome.REFUSED, (*where, "template"), "it has no spec: write the pod's containers there")
+        findings.say(Outcome.REJECTED, (*where, "template"), "it has no spec: write the pod's containers there")
         template = {}
     return Replicas(
         key=key,

@@ -1,4 +1,4 @@
-"""What the checks of ``tfcluster doctor`` find, and what to do; docs/conditions.md has the reasons at length."""
+"""The checks of ``tfcluster doctor``, and what to do; docs/reference/conditions.md explains the reasons."""
 
 from __future__ import annotations
 

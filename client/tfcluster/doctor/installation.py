@@ -13,12 +13,12 @@ from tfcluster.kube.api import Object
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
 
-#: The minors of Kubernetes 1 that docs/support.md names: the oldest that is supported, the newest that was tested.
+#: The minors of Kubernetes 1 in docs/reference/versions.md: the oldest supported, the newest tested.
 OLDEST_MINOR: Final = 34
 NEWEST_MINOR: Final = 37
 _A_RULE: Final = "a rule of"
 _INSTALL: Final = "Install the chart: helm install tfcluster charts/tfcluster-operator -n tfcluster-system"
-_UPGRADE: Final = "Upgrade the chart; docs/upgrading.md has the steps."
+_UPGRADE: Final = "Upgrade the chart; docs/operate/upgrading.md has the steps."
 _UPGRADE_CLIENT: Final = "Upgrade this client to the operator's version: pip install --upgrade 'tfcluster[client]'"
 
 
@@ -44,7 +44,7 @@ def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
         return Check(name, "warning", f"{message}; its version cannot be read")
     minor = int(numbers[1])
     if minor < OLDEST_MINOR:
-        remedy = f"Upgrade Kubernetes to 1.{OLDEST_MINOR} or newer; docs/kubernetes-versions.md says what is missing."
+        remedy = f"Upgrade Kubernetes to 1.{OLDEST_MINOR} or newer; docs/reference/versions.md says what is missing."
         return Check(name, "warning", f"{message}; supported is 1.{OLDEST_MINOR} and newer", remedy)
     if minor > NEWEST_MINOR:
         return Check(name, "ok", f"{message}; tests ran with 1.{NEWEST_MINOR} at the newest")

@@ -2,7 +2,7 @@
 
 Each field of a TFCluster's spec has an attribute of the same name in Python's spelling: ``spec.backoffLimit`` is
 ``TFCluster.backoff_limit``, ``spec.jobs.J.maxReplicas`` is ``Job.max_replicas``.  None leaves a field out, so that the
-API server's default counts.  What each means is in docs/api.md.
+API server's default counts.  What each means is in docs/reference/api.md.
 """
 
 from __future__ import annotations

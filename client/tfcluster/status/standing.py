@@ -24,7 +24,7 @@ class Standing:
         state: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating" (the operator
             has not seen the newest edit), "Unseen" (no operator has looked at it) or "Elsewhere" (another controller
             has it).
-        reason: the most telling reason in one word, as docs/conditions.md has it; "" where no operator gave one.
+        reason: the most important reason, as in docs/reference/conditions.md; "" if the operator gave none.
         message: the same in words.
         notices: what else is not as it should be, one "Reason: words" each.
     """

@@ -1,6 +1,7 @@
 """Every reason that a condition or an event can carry, with what it means to the user.
 
-A reason is CamelCase, short and stable: scripts and alerts match on it.  docs/conditions.md says what to do about each.
+A reason is CamelCase, short and stable: scripts and alerts match on it.  What to do about each is
+in docs/reference/conditions.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every metric of the operator, declared once; docs/metrics.md tells what each means.
+"""Every metric of the operator, declared once; docs/reference/metrics.md tells what each means.
 
 Counters and histograms are counted where something happens.  Gauges of clusters, of the queue and of the watches are
 worked out when somebody asks.  Each process (and each test) has a registry of its own.

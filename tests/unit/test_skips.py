@@ -46,32 +46,16 @@ ROOT = "unit/test_1.py::test_that_needs_root* | needs root  # not everybody is\n
 def run(pytester: pytest.Pytester):
     """Runs test files in tests/unit against a list of expected skips."""
 
-    def run(expected: str, *programs: str, workers: int = 0) -> pytest.RunResult:
+    def run(expected: str, *programs: str) -> pytest.RunResult:
         folder = pytester.mkdir("tests")
         (folder / "unit").mkdir()
         (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
         (folder / "expected_skips.txt").write_text(expected, encoding="utf-8")
         for number, program in enumerate(programs, start=1):
             (folder / "unit" / f"test_{number}.py").write_text(program, encoding="utf-8")
-        arguments = ("--rootdir=.", "tests/unit")
-        if workers:
-            return pytester.runpytest_subprocess(*arguments, f"--numprocesses={workers}")
-        return pytester.runpytest_inprocess(*arguments)
+        return pytester.runpytest_inprocess("--rootdir=.", "tests/unit")
 
     return run
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_skips_are_counted_in_the_whole_run(run, workers):
-    result = run(ROOT, SOME, SKIPPED_WHOLE, EXPECTED_TO_FAIL, workers=workers)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*4 skipped: 2 expected, 2 not*"])
-
-
-def test_skip_that_is_expected_fails_no_run(run):
-    result = run(ROOT, SOME)
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*2 skipped: 2 expected, 0 not*"])
 
 
 @pytest.mark.parametrize(

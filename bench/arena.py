@@ -15,9 +15,9 @@ import aiohttp
 from bench.bare_client import BARE_GROUP
 from bench.http import session
 from bench.observer import LISTS, Observer, Register, Seen, following
+from bench.recording import RecordingProxy
 from bench.shapes import Shape
 from bench.world import World
-from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import CONFIG_MAPS, MERGE, NETWORK_POLICIES, PODS, TFCLUSTERS, Kind, Object
 
 BARE_TFCLUSTERS = Kind(f"{BARE_GROUP}/v1alpha1", "tfclusters")
@@ -164,7 +164,7 @@ async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
     operator = arena.world.operator
     if operator.running:
         await asyncio.to_thread(operator.stop)
-    proxy = FaultProxy(operator.kubeconfig, operator.log.parent)
+    proxy = RecordingProxy(operator.kubeconfig, operator.log.parent)
     try:
         await asyncio.to_thread(operator.start, kubeconfig=proxy.kubeconfig)
         await declare(arena, shape)

@@ -31,7 +31,6 @@ from support.control_planes import (  # noqa: E402 - after the path
     install_crd,
     no_traceback,
 )
-from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
 from support.manifests import tfcluster  # noqa: E402 - after the path
 from support.objects import CONFIG_MAPS, TFCLUSTERS, Objects  # noqa: E402 - after the path
 from support.operator_process import OperatorProcess  # noqa: E402 - after the path
@@ -209,14 +208,6 @@ def operator(operator_process: OperatorProcess) -> Iterator[OperatorProcess]:
         yield operator_process
 
 
-@pytest.fixture
-def lied_to(operator_process: OperatorProcess, fault_proxy: FaultProxy) -> Iterator[OperatorProcess]:
-    """The operator, connected through the fault proxy."""
-    operator_process.restore(fault_proxy.kubeconfig)
-    with no_traceback(operator_process):
-        yield operator_process
-
-
 @pytest.fixture(scope="module")
 def shared_world(
     operator_process: OperatorProcess, objects: Objects, new_namespace: Callable[[], str]
@@ -226,11 +217,3 @@ def shared_world(
     name = new_namespace()
     yield World(objects, name)
     delete_namespace(objects, name)
-
-
-@pytest.fixture(scope="session")
-def fault_proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
-    """A proxy that misbehaves on demand, and forwards with the operator's rights."""
-    proxy = FaultProxy(operator_kubeconfig, tmp_path_factory.mktemp("fault-proxy"))
-    yield proxy
-    proxy.close()

@@ -1,7 +1,7 @@
 """The lives of clusters, told once: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
 
 In memory they run in virtual time, without what only a real API server shows: tests that are marked ``server``, or ask
-for kubectl or the fault proxy.  On a real server those are the quick ones, and the others are exhaustive.
+for kubectl.  On a real server those are the quick ones, and the others are exhaustive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from support.memory_world import MemoryAudit, MemoryObjects, MemoryOperator, Pla
 
 _HERE: Final = Path(__file__).parent
 _IN_MEMORY: Final = os.environ.get("TFCLUSTER_WORLD", "memory") == "memory"
-_ON_A_SERVER: Final = frozenset({"fault_proxy", "kubectl"})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("server")) or not _ON_A_SERVER.isdisjoint(getattr(item, "fixturenames", ()))
+    return bool(item.get_closest_marker("server")) or "kubectl" in getattr(item, "fixturenames", ())
 
 
 if _IN_MEMORY:

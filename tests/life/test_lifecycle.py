@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from kubernetes.client.exceptions import ApiException
 from support.audit import Request
-from support.fault_proxy import Fault
 from support.lives import await_another_pass
 from support.manifests import pod_template
 from support.objects import CONFIG_MAPS, EVENTS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
@@ -223,21 +222,6 @@ def test_restart_catches_up_with_what_was_missed(world, operator):
 def test_stop_is_clean(operator):
     """SIGTERM ends the operator with status 0."""
     assert operator.stop() == 0
-
-
-@pytest.mark.parametrize("resource", ["pods", "configmaps", "services", "tfclusters"])
-def test_health_answers(world, lied_to, fault_proxy, resource):
-    """While a first list fails /readyz is 503, though the process lives; then it is 200, and clusters are made."""
-    lied_to.kill()
-    with fault_proxy.fault(Fault("refuse", resource=resource, method="GET", status=500)) as fault:
-        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
-        eventually(lambda: len(fault.met), lambda met: met >= 2, what="two lists were refused")
-        assert (lied_to.get_health("healthz"), lied_to.get_health("readyz")) == ("200", "503")
-    lied_to.wait_ready()
-    assert lied_to.get_health("healthz") == "200"
-
-    world.launch("c", {"worker": {}})
-    world.await_pods(["c-worker-0"])
 
 
 @pytest.mark.server

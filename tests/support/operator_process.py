@@ -82,11 +82,11 @@ class OperatorProcess:
         if wait:
             self.wait_ready()
 
-    def restore(self, kubeconfig: Path | None = None) -> None:
+    def restore(self) -> None:
         """Have it run for all namespaces, whatever was done to it before."""
-        if not self.running or self._start_as != (kubeconfig or self.kubeconfig, ALL_NAMESPACES):
+        if not self.running or self._start_as != (self.kubeconfig, ALL_NAMESPACES):
             self.kill()
-            self.start(kubeconfig=kubeconfig)
+            self.start()
 
     def wait_ready(self) -> None:
         """Return when the operator says that it is ready; fail at once if it has ended."""

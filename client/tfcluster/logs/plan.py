@@ -16,9 +16,6 @@ from tfcluster.tasks import TaskName, declared, verdict
 from tfcluster.terminal import few
 
 _NAMED: Final = 4
-#: Seconds without a line after which a log ends that nobody else will end: the TFCluster has finished, or the pod is
-#: gone; and the same of a pod that was asked to end, whose node may not answer.
-_QUIET, _LEAVING = 3.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class Steps:
     Attributes:
         open: the logs to open; ``joined`` says of which the whole is new.
         over: UIDs of pods that write no more: their logs are read to the end.
-        quiet: UIDs of pods whose logs end when nothing has come for so many seconds, though they might continue.
+        quiet: UIDs of pods whose logs end when they become quiet, though they might continue.
         skip: UIDs of pods whose logs are not wanted, or do not exist.
         say: what to tell the user, by what it must not be told twice.
         done: whether all is out and nothing will come.
@@ -74,7 +71,7 @@ class Steps:
 
     open: tuple[LogPod, ...] = ()
     over: frozenset[str] = frozenset()
-    quiet: Mapping[str, float] = field(default_factory=dict)
+    quiet: frozenset[str] = frozenset()
     skip: frozenset[str] = frozenset()
     say: Mapping[str, str] = field(default_factory=dict)
     done: bool = False
@@ -108,16 +105,12 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
         say["gone"] = f"TFCluster {name} was deleted"
     gone = frozenset(uid for uid in progress.open if uid not in here)
     ended = frozenset(uid for uid in progress.open if uid in here and here[uid].state == "ended")
-    lasting = {
-        uid: _LEAVING if here[uid].leaving else _QUIET
-        for uid in progress.open
-        if over and uid in here and uid not in ended
-    }
+    lasting = {uid for uid in progress.open - ended if over and uid in here and not here[uid].leaving}
     done = over and not progress.open and not wanted
     if done and not sight.gone:
         say["verdict"] = f"TFCluster {name} has {verdict(sight.cluster)}"
     fresh = {key: words for key, words in say.items() if key not in progress.told}
-    return Steps(tuple(opened), ended | gone, dict.fromkeys(gone, _QUIET) | lasting, frozenset(skip), fresh, done)
+    return Steps(tuple(opened), ended | gone, gone | lasting, frozenset(skip), fresh, done)
 
 
 def _wanted(pods: Sequence[LogPod], open_: set[str], read: set[str]) -> Iterator[LogPod]:

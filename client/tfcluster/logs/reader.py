@@ -1,8 +1,7 @@
-"""Reads one container's log to its end: each line once and in order, however often the stream breaks.
+"""Reads one container's log to its end, however often the stream breaks.
 
-The kubelet puts each line's time in front of it.  A stream that is opened again begins two seconds before the newest
-line that was read, because ``sinceTime`` has whole seconds and two programs of a container may write a line a moment
-out of order; what was read of these seconds is then left out.
+The kubelet writes the time before each line.  A stream that is opened again begins with the second of the newest line;
+the lines up to that one are then left out.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,12 +21,10 @@ from tfcluster.errors import NotFoundError, RefusedError, TFClusterError, Unreac
 from tfcluster.kube.api import PODS, KubernetesApi
 from tfcluster.logs.pods import LogPod
 
-#: A line that is longer comes in parts of this size, in bytes: a program may write without ever ending a line.
-LONGEST: Final = 16 * 2**20
+#: A line that is longer comes in parts, in bytes: a program may write without ever ending a line.
+LONGEST: Final = 2**20
 
-_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-#: The seconds before the newest line that are read again.
-_OVERLAP: Final = 1
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,117 +53,47 @@ class LogLine:
         return datetime.fromisoformat(self.timestamp).astimezone(UTC) if self.timestamp else None
 
 
-class Splitter:
-    """Makes whole lines of the pieces in which a stream arrives."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a piece; return the lines that it completes, without their ends."""
-        first, newline, rest = chunk.partition(b"\n")
-        lines = self._add(first)
-        if newline:
-            lines.append(self.rest())
-            *whole, last = rest.split(b"\n")
-            lines += whole
-            lines += self._add(last)
-        return lines
-
-    def rest(self) -> bytes:
-        """Return what has no end yet, and forget it."""
-        rest, self._pieces, self._size = b"".join(self._pieces), [], 0
-        return rest
-
-    def _add(self, piece: bytes) -> list[bytes]:
-        self._pieces.append(piece)
-        self._size += len(piece)
-        if self._size <= LONGEST:
-            return []
-        whole = self.rest()
-        # Where a long line is cut depends on the line alone, so that it is known again when it is read again.
-        parts = [whole[at : at + LONGEST] for at in range(0, len(whole), LONGEST)]
-        self._pieces, self._size = [parts[-1]], len(parts[-1])
-        return parts[:-1]
-
-
 class Position:
-    """How far a log was read."""
+    """How far a log was read: the time of the newest line, and the number of lines of that time."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, Counter[int]] = {}
-        self._again: Counter[int] = Counter()
-        self._newest = 0
-        self._stamp = ""
-        #: The last time that was spelled out, and its second: most lines of a busy program share it.
+        self._newest, self._count = (0, ""), 0
+        #: The place up to which a stream that was opened again repeats lines.
+        self._old, self._repeated = (0, ""), 0
+        self._stamp, self._is_new = "", True
         self._spelled, self._second = "", 0
-        #: What a stream ended with, of a line without an end; and whether the stream was ended by the server.
-        self._held, self._clean = b"", True
 
     def since(self) -> str:
         """Return the time from which the log must be read again, for sinceTime; "" before the first line."""
-        if not self._newest:
-            return ""
-        return datetime.fromtimestamp(self._newest - _OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        second = self._newest[0]
+        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if second else ""
 
     def reopen(self) -> None:
-        """Note that the stream begins again at ``since()``: what was read of that time comes once more."""
-        self._again = sum(self._seen.values(), Counter())
-        self._stamp = ""
+        """Note that the stream begins again at ``since()``."""
+        self._old, self._repeated = self._newest, self._count
+        # What comes before the first time is the end of a line that was read.
+        self._stamp, self._is_new = "", not self._newest[0]
 
-    def hold(self, rest: bytes, *, clean: bool) -> None:
-        """Keep the beginning of a line that a stream ended with: the next brings all of it, or its rest, or neither."""
-        self._held, self._clean = rest or self._held, clean
-
-    def finish(self) -> list[tuple[str, str]]:
-        """Return the time and the text of what was held, where nothing else comes."""
-        held, self._held = self._held.decode("utf-8", "replace"), b""
-        stamp, _, text = held.partition(" ")
-        if _STAMP.fullmatch(stamp):
-            return [(stamp, text)]
-        # What a broken stream ended with may be a piece of a time.
-        return [(self._stamp, held)] if held and self._clean else []
-
-    def take(self, line: bytes) -> list[tuple[str, str]]:
-        """Take a line as the kubelet gives it; return the time and the text of what is new with it, mostly one."""
+    def take(self, line: bytes) -> tuple[str, str] | None:
+        """Take a line as the kubelet gives it; return its time and text, None if it was read before."""
         whole = line.decode("utf-8", "replace")
         stamp, _, text = whole.partition(" ")
-        if not _STAMP.fullmatch(stamp):
-            if not self._stamp and self._newest:
-                return []  # the end of a long line that began before since()
-            # The kubelet writes no time into the middle of a long line; of a server without times there is none.
-            stamp, text = self._stamp, whole
+        match = _STAMP.fullmatch(stamp)
+        if match is None:  # the kubelet writes no time into the middle of a long line
+            return (self._stamp, whole) if self._is_new else None
         self._stamp = stamp
-        key = hash((stamp, text))
-        if self._again[key] > 0:
-            self._again[key] -= 1
-            return []
-        if stamp:
-            self._note(self._second_of(stamp), key)
-        return self._with_held(stamp, text, line) if self._held else [(stamp, text)]
+        when = (self._second_of(match[1] + match[3]), (match[2] or "").ljust(9, "0"))
+        self._is_new = when > self._old or (when == self._old and self._repeated == 0)
+        if when == self._old and self._repeated:
+            self._repeated -= 1
+        if not self._is_new:
+            return None
+        self._newest, self._count = (self._newest, self._count + 1) if when == self._newest else (when, 1)
+        return stamp, text
 
-    def _with_held(self, stamp: str, text: str, line: bytes) -> list[tuple[str, str]]:
-        if line.startswith(self._held):
-            self._held = b""
-            return [(stamp, text)]
-        before = self.finish()
-        if before and self._clean:
-            # A kubelet that rotates a log ends the stream within a line, and has the rest in the next file.
-            return [(before[0][0] or stamp, before[0][1] + text)]
-        return [*before, (stamp, text)]
-
-    def _note(self, second: int, key: int) -> None:
-        # A clock that was set back counts from there on: lines may then come twice, and none is lost.
-        if second > self._newest or second < self._newest - _OVERLAP:
-            self._newest = second
-            self._seen = {when: keys for when, keys in self._seen.items() if second - _OVERLAP <= when <= second}
-        self._seen.setdefault(second, Counter())[key] += 1
-
-    def _second_of(self, stamp: str) -> int:
-        spelled = stamp[:19] + ("Z" if stamp.endswith("Z") else stamp[-6:])
-        if spelled != self._spelled:
-            self._spelled, self._second = spelled, int(datetime.fromisoformat(stamp).timestamp())
+    def _second_of(self, spelled: str) -> int:
+        if spelled != self._spelled:  # most lines of a busy program share their second
+            self._spelled, self._second = spelled, int(datetime.fromisoformat(spelled).timestamp())
         return self._second
 
 
@@ -211,7 +137,7 @@ class LogReader:
         self._api, self._namespace, self._window = api, namespace, window
         self._give, self._tell, self._attempts = give, tell, attempts
         self._position = Position()
-        self._lines = Splitter()
+        self._rest = b""
         self._response: urllib3.BaseHTTPResponse | None = None
         self._over, self._stopped, self._woken = Event(), Event(), Event()
         if pod.state == "ended" or window.previous:
@@ -237,10 +163,9 @@ class LogReader:
         pause, tries, last = FIRST_PAUSE, 0, False
         while not self._stopped.is_set() and not last:
             self._woken.clear()
-            over, clean = self._over.is_set(), False
+            over = self._over.is_set()
             try:
                 count = self._read(follow=not over)
-                clean = True
                 # A stream that began before the container's end was known may have ended for another reason.
                 last = over
                 tries, pause = (0, FIRST_PAUSE) if count else (tries, pause)
@@ -259,9 +184,8 @@ class LogReader:
                     tries += error.status != 400
                     last = self._give_up(error, tries)
             if last:
-                self._end()
+                self._hand_over([self._rest] if self._rest else [])
             else:
-                self._position.hold(self._lines.rest(), clean=clean)
                 self._woken.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -278,6 +202,7 @@ class LogReader:
         """Read one stream; return how many lines were new."""
         since, window = self._position.since(), self._window
         self._position.reopen()
+        self._rest = b""  # the beginning of a line comes again with all of it
         response = self._api.open_log(
             self.pod.name,
             self._namespace,
@@ -297,8 +222,10 @@ class LogReader:
             # read1() gives what has come, where read() and stream() would wait for a whole block.
             while not self._stopped.is_set() and (chunk := response.read1()):
                 self.heard = time.monotonic()
-                take = self._position.take
-                count += self._hand_over([new for line in self._lines.feed(chunk) for new in take(line)])
+                *lines, self._rest = (self._rest + chunk).split(b"\n")
+                if len(self._rest) > LONGEST:
+                    lines, self._rest = [*lines, self._rest], b""
+                count += self._hand_over(lines)
         except Exception as error:
             if self._stopped.is_set():
                 return count
@@ -318,15 +245,9 @@ class LogReader:
         if not any(pod["metadata"]["uid"] == self.pod.uid for pod in found):
             raise NotFoundError(f"pod {self.pod.name} is gone", status=404, reason="NotFound")
 
-    def _end(self) -> None:
-        """Hand over a last line that has no end."""
-        if rest := self._lines.rest():
-            self._hand_over(self._position.take(rest))
-        self._hand_over(self._position.finish())
-
-    def _hand_over(self, taken: list[tuple[str, str]]) -> int:
-        pod = self.pod
-        lines = [LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp) for stamp, text in taken]
-        if lines and not self._give(lines):
+    def _hand_over(self, lines: list[bytes]) -> int:
+        pod, taken = self.pod, [new for line in lines if (new := self._position.take(line)) is not None]
+        given = [LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp) for stamp, text in taken]
+        if given and not self._give(given):
             self._stopped.set()
-        return len(lines)
+        return len(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
@@ -199,8 +199,8 @@ class LogTurns(LogSource):
                 yield speaking[-1], window
 
 
-#: Seconds after which a log ends that could end, and does not become quiet.
-_PATIENCE: Final = 15.0
+#: Seconds without a line after which a log ends that nobody else will end: its cluster has finished, or its pod is gone.
+_QUIET: Final = 3.0
 #: Seconds until it is looked again whether a log has become quiet.
 _LOOK: Final = 0.25
 
@@ -302,12 +302,12 @@ class LogFollowing(LogSource):
             if failure is not None and not (last.uid == uid and last.leaving):
                 self.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
-    def _end_quiet(self, quiet: Mapping[str, float]) -> None:
+    def _end_quiet(self, quiet: frozenset[str]) -> None:
         now = time.monotonic()
         self._quiet_since = {uid: self._quiet_since.get(uid, now) for uid in quiet}
         for uid, since in self._quiet_since.items():
             reader = self._readers[uid]
-            if now - max(since, reader.heard) > quiet[uid] or now - since > max(quiet[uid], _PATIENCE):
+            if now - max(since, reader.heard) > _QUIET:
                 # Its thread may wait for a first line that never comes; nobody waits for the thread.
                 reader.stop()
                 self._ended.append(reader)

@@ -199,7 +199,7 @@ class LogTurns(LogSource):
                 yield speaking[-1], window
 
 
-#: Seconds without a line after which a log ends that nobody else will end: its cluster has finished, or its pod is gone.
+#: Seconds without a line after which a log ends that nobody else will end: its cluster is over, or its pod is gone.
 _QUIET: Final = 3.0
 #: Seconds until it is looked again whether a log has become quiet.
 _LOOK: Final = 0.25

@@ -128,7 +128,7 @@ def publish(somebody: Somebody, inside: str, outside: str) -> str:
     archive = "import scripts.images as images; print(images.OPERATOR.archive())"
     built = somebody.run(f"cd {somebody.checkout()} && .venv/bin/python -c '{archive}'").split()[-1]
     registry.push(Path(built), f"{outside}/tfcluster-operator:{version}")
-    somebody.run(f"cp -r {CHART} chart")
+    somebody.run(f"cp -rL {CHART} chart")
     values = (somebody.folder / "chart" / "values.yaml").read_text(encoding="utf-8")
     given = yaml.safe_load(values)
     given["image"] |= {"repository": f"{inside}/tfcluster-operator", "tag": version}

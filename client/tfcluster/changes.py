@@ -76,7 +76,7 @@ def suspension(body: Mapping[str, Any]) -> Change:
     words = (
         f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
         "To be kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
-        "A resumed cluster starts from the beginning: a program goes on where it was only by its own checkpoints.",
+        "A resumed cluster starts from the beginning: a program continues where it was only from its own checkpoints.",
     )
     return Change({"spec": {"suspend": True}}, (*words, *about_manager(body)))
 

@@ -617,7 +617,7 @@ def _uid_of(body: Object) -> str:
 
 
 def _reborn(name: str) -> ConflictError:
-    words = f"{name} was deleted and created again meanwhile"
+    words = f"{name} was deleted and created again"
     return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
 
 

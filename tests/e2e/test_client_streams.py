@@ -187,7 +187,7 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
         *numbers, last = said
         assert last == lasts[name]
         assert numbers == [str(number) for number in range(len(numbers))], f"lines of {name} are lost or doubled"
-    assert any("c-worker-0 was deleted; the task goes on in a new pod of that name" in line for line in logs.err)
-    assert any("failed with exit code 1; the task goes on in c-worker-0-r1" in line for line in logs.err)
+    assert any("c-worker-0 was deleted; the task continues in a new pod of that name" in line for line in logs.err)
+    assert any("failed with exit code 1; the task continues in c-worker-0-r1" in line for line in logs.err)
     assert any("worker-1 joins" in line for line in logs.err)
     assert logs.err[-1].startswith("TFCluster c has succeeded")

@@ -190,7 +190,7 @@ def test_process_outside_of_the_cluster_is_reset(make_cluster, monkeypatch):
     assert told["used"] == 2
     assert told["local"] == told["local after"] == 1.5
     assert "variable Variable:0 on /job:localhost/replica:0/task:0" in told["early"]
-    assert "The ways to go on" in told["unasked"]
+    assert "The options" in told["unasked"]
     assert "variable weight:0 on /job:ps/replica:0/task:0" in told["held"]
     assert "TensorFlow never closes the server" in told["inside"]
     assert "its own variables live on /job:chief/task:0" in told["renamed"]

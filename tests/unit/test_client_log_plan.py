@@ -46,7 +46,7 @@ def test_the_next_pod_of_a_task_waits_until_the_log_of_the_one_before_is_out():
     found = steps(ENDED, SECOND, progress=reading(last={W0: ENDED}))
     assert (found.open, found.over) == ((), {"a"})
     found = steps(ENDED, SECOND, progress=read(last={W0: ENDED}))
-    words = "worker-0: pod mnist-worker-0 failed with exit code 1; the task goes on in mnist-worker-0-r1"
+    words = "worker-0: pod mnist-worker-0 failed with exit code 1; the task continues in mnist-worker-0-r1"
     assert (found.open, list(found.say.values())) == ((SECOND,), [words])
 
 

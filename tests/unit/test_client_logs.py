@@ -151,7 +151,7 @@ def test_follow_takes_the_next_pod_of_a_failed_task_and_previous_reads_the_kept_
     client_world.write(f"{POD}-r1", "second try")
     followed.await_texts("first try", "Traceback", "second try")
     assert [line.pod for line in followed.lines] == [POD, POD, f"{POD}-r1"]
-    assert any("failed with exit code 1; the task goes on in mnist-worker-0-r1" in words for words in followed.told)
+    assert any("failed with exit code 1; the task continues in mnist-worker-0-r1" in words for words in followed.told)
     assert client_world.cli("logs", "mnist", "worker-0", "--previous").stdout == "first try\nTraceback\n"
     assert client_world.cli("logs", "mnist", "worker-0").stdout == "second try\n"
 

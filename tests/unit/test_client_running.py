@@ -74,7 +74,7 @@ def test_a_later_one_of_the_name_is_not_touched(client_world):
         with client.running(DIGITS, timeout=GUARD) as running:
             client.delete("digits", wait=True, timeout=GUARD)
             client.apply(DIGITS)
-            with pytest.raises(ConflictError, match="created again meanwhile"):
+            with pytest.raises(ConflictError, match="created again"):
                 running.scale(1)
             with pytest.raises(ConflictError):
                 running.delete()

@@ -102,7 +102,7 @@ def _metadata(manifest: Mapping[str, Any], findings: Findings) -> dict[str, Any]
             found[key] = value
             findings.move(path, path)
         elif key in ("finalizers", "ownerReferences"):
-            words = "whoever wrote it knows the TFJob, not the TFCluster: add it again where it is meant"
+            words = "its writer does not know TFClusters: add it again if you need it"
             findings.say(Outcome.LOSSY, path, words)
     return found
 
@@ -117,7 +117,7 @@ def _words(held: Any, path: Path, findings: Findings) -> Any:
             del kept[key]  # type: ignore[attr-defined]  # what is a mapping in a manifest is a dict
             findings.say(Outcome.LEFT_OUT, (*path, key), "it holds the TFJob")
         elif path[-1] == "labels" and str(key).startswith(_QUEUE):
-            words = "it waits in this queue if the operator may read Kueue's objects: see docs/how-to/kueue.md"
+            words = "it waits in this queue if the operator can read Kueue's objects: see docs/how-to/kueue.md"
             findings.move((*path, key), (*path, key), words, outcome=Outcome.NOTED)
         else:
             findings.move((*path, key), (*path, key))
@@ -155,7 +155,7 @@ def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
     tasks = sum(one.count for one in job.replicas)
     if job.distributed and tasks <= MOST_TASKS_WITH_TF_CONFIG:
         spec["resolver"] = {"tfConfig": "Environment"}
-        words = "the operator sets TF_CONFIG, as TFJob does; programs may read the view in /etc/tfcluster as well"
+        words = "the operator sets TF_CONFIG, as TFJob does; programs can read the view in /etc/tfcluster as well"
         findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.tfConfig")
         return
     if job.distributed:
@@ -207,7 +207,7 @@ def _restart_policy(one: Replicas, job: TFJob, path: Path, target: Path, finding
     where, to = (*path, "restartPolicy"), (*target, "restartPolicy")
     if job.dynamic and one.job == "worker" and one.policy in ("Never", "ExitCode"):
         words = (
-            f"under {one.policy} TFJob leaves a failed worker behind and goes on; here it is restarted. "
+            f"under {one.policy} TFJob continues without a failed worker; here it is restarted. "
             "Set backoffLimit to bound that"
         )
         findings.move(where, to, words, outcome=Outcome.LOSSY)
@@ -226,7 +226,7 @@ def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
     worker, ps = job.of("worker"), job.of("ps")
     if worker is not None and ps is not None:
         jobs["worker"] = _before_template(jobs["worker"], {"deviceFilters": ["/job:ps"]})
-        words = "a worker sees itself and the ps, so that others may come and go"
+        words = "a worker sees itself and the ps, so that others can come and go"
         findings.say(Outcome.SAME, path, words, target="spec.jobs.worker.deviceFilters")
     for one in (ps,) if ps is not None else (worker,):
         if one is not None and one.count:

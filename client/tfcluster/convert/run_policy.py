@@ -45,8 +45,8 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
     _clean_up(held, job, found)
     _scheduling(held)
     words = (
-        "by default only the tasks of the cluster reach their ports: let others in by spec.isolation.allowFrom, "
-        "or everybody, as with TFJob, by spec.isolation.mode: None"
+        "by default only the tasks of the cluster reach their ports: allow others with spec.isolation.allowFrom, "
+        "or all clients, as with TFJob, with spec.isolation.mode: None"
     )
     findings.remark(Outcome.NOTED, (), words, target="spec.isolation")
     return found
@@ -168,7 +168,7 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
 
 def _verdict_on_success(decider: Replicas, *, leads: bool, value: Any) -> tuple[Outcome, str]:
     if decider.count == 0:
-        return Outcome.LOSSY, f"TFJob succeeds at once with 0 of {decider.key}: give it at least one replica"
+        return Outcome.LOSSY, f"TFJob succeeds immediately with 0 of {decider.key}: give it at least one replica"
     if leads and value == "AllWorkers":
         return Outcome.NOTED, f"with a {decider.key} it means nothing: the {decider.key} decides"
     if value == "AllWorkers":

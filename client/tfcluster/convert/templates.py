@@ -277,7 +277,7 @@ def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: F
     names = [one.get("name") for one in containers(template)]
     if names and CONTAINER not in names:
         words = (
-            f"TFJob refuses a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
+            f"TFJob rejects a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
         )
         findings.say(Outcome.NOTED, path, words)
 

@@ -218,7 +218,7 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
         else:
             found[job] = _replicas(str(key), job, raw, where, findings)
     if {"chief", "master"} <= found.keys():
-        words = "there are both Chief and Master, which TFJob refuses: keep one"
+        words = "there are both Chief and Master, which TFJob rejects: keep one"
         findings.say(Outcome.REJECTED, (*path, found["master"].key), words)
     return tuple(found.values())
 

@@ -24,7 +24,7 @@ _WAITS: Final = (
     (
         "containers",
         ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"),
-        "Correct what the words name in the template; a missing command is not in the image.",
+        "Correct what the message names in the template; a missing command is not in the image.",
     ),
 )
 #: Networks by the name of their DaemonSet, and whether they enforce NetworkPolicies.
@@ -104,7 +104,7 @@ def _named(tasks: Iterable[TaskPicture]) -> str:
 def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:
     name = "isolation"
     if picture.isolation == "None":
-        yield Check(name, "ok", "everybody in the Kubernetes cluster reaches the tasks: no isolation is in force")
+        yield Check(name, "ok", "every pod in the Kubernetes cluster can reach the tasks: no isolation is in force")
         return
     if isinstance(found.policies, Unknown):
         yield from unknown(name, found.policies)

@@ -108,7 +108,7 @@ def _operator(found: Installation) -> Iterator[Check]:
         else:
             message = "no Deployment has the labels of the operator's chart"
             if found.reported is True:
-                yield Check(name, "warning", f"{message}; somebody has reported on TFClusters here", _INSTALL)
+                yield Check(name, "warning", f"{message}; an operator has reported on TFClusters here", _INSTALL)
             else:
                 yield Check(name, "failed", message, _INSTALL)
         return

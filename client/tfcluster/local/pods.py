@@ -287,7 +287,7 @@ class PodPlayer:
         try:
             self._store.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
         except Refusal as refusal:
-            _log.warning("the status of pod %s/%s is refused: %s", *self.name, refusal)
+            _log.warning("the status of pod %s/%s is rejected: %s", *self.name, refusal)
 
     def _status(self, container: Container) -> dict[str, Any]:
         return container.status()

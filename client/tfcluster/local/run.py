@@ -68,7 +68,7 @@ def run(options: Options) -> Outcome:
                 ports.release()
     except OSError as error:
         raise TFClusterError(
-            f"the run cannot go on: {error}",
+            f"the run cannot continue: {error}",
             hint=f"Its state is in {session.states()}: see whether the disk is full, or set XDG_STATE_HOME.",
         ) from error
 
@@ -182,7 +182,7 @@ class _Run:
             except Refusal as refusal:
                 problems.append(f"{kind} {name}: {refusal}")
         if problems:
-            raise ManifestError("the manifest is refused", problems)
+            raise ManifestError("the manifest is rejected", problems)
 
     async def _until_over(self, plane: ControlPlane) -> Outcome:
         waits: dict[str, asyncio.Task[Any]] = {

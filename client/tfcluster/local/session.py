@@ -65,7 +65,7 @@ def states() -> Path:
     except RuntimeError as error:
         raise TFClusterError(
             "there is no home folder for the state of runs",
-            hint="Set XDG_STATE_HOME to a folder in which you may write.",
+            hint="Set XDG_STATE_HOME to a folder that you can write to.",
         ) from error
     return Path(state).absolute() / "tfcluster" / "local"
 
@@ -99,7 +99,7 @@ def begin(name: str) -> Iterator[Session]:
     except OSError as error:
         raise TFClusterError(
             f"the run needs a folder for its state, and {folder} cannot be made: {error.strerror}",
-            hint="Set XDG_STATE_HOME to a folder in which you may write.",
+            hint="Set XDG_STATE_HOME to a folder that you can write to.",
         ) from error
     if descriptor is None:
         pid = session.about().get("pid", "?")
@@ -153,7 +153,8 @@ def kubeconfig_of(name: str | None) -> Path:
     pid = found[0].about().get("pid")
     if _is_stopped(pid):
         raise UnreachableError(
-            f"the run {found[0].name} is stopped, as by Ctrl-Z", hint=f"Let it go on with `fg` or `kill -CONT {pid}`."
+            f"the run {found[0].name} is stopped, as by Ctrl-Z",
+            hint=f"Let it continue with `fg` or `kill -CONT {pid}`.",
         )
     return found[0].kubeconfig
 

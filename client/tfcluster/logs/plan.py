@@ -127,7 +127,7 @@ def _of_new_pod(pod: LogPod, progress: Progress) -> dict[str, str]:
         return {f"joins {pod.uid}": f"{pod.task} joins: pod {pod.name}"}
     if before is None or before.uid == pod.uid or before.uid not in progress.read:
         return {}
-    goes_on = f"goes on in {pod.name}" if pod.name != before.name else "goes on in a new pod of that name"
+    goes_on = f"continues in {pod.name}" if pod.name != before.name else "continues in a new pod of that name"
     return {f"follows {pod.uid}": f"{pod.task}: pod {before.name} {before.words or 'is gone'}; the task {goes_on}"}
 
 

@@ -172,7 +172,7 @@ class LogReader:
             except NotFoundError:
                 last = True
                 if self._position.since() and not over:
-                    self._tell(f"{self.pod.task}: pod {self.pod.name} is gone; its last lines may be missing")
+                    self._tell(f"{self.pod.task}: pod {self.pod.name} is gone; its last lines might be missing")
             except UnreachableError as error:
                 tries += 1
                 last = self._give_up(error, tries)

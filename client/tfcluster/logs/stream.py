@@ -275,7 +275,7 @@ class LogFollowing(LogSource):
         count, limit = len(set(sight.tasks) - ended), self.request.limit
         if count > limit:
             raise TFClusterError(
-                f"{count} logs are too many to follow at once: the limit is {limit}",
+                f"{count} logs are too many to follow at the same time: the limit is {limit}",
                 hint=f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}.",
             )
 

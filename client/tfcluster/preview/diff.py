@@ -283,7 +283,9 @@ def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *
             if error.status != 403 and (resource is not WORKLOADS or error.status != 404):
                 raise
             unread[resource.plural] = str(error)
-            notes.append(f"you may not list {resource.plural} here, so what becomes of them is not shown in full")
+            notes.append(
+                f"you are not allowed to list {resource.plural} here, so what becomes of them is not shown in full"
+            )
             return []
 
     found = {

@@ -67,7 +67,7 @@ def _listed(api: KubernetesApi, selection: Selection) -> Found:
 def _old(found: Found) -> tuple[str, ...]:
     if found.trouble is None:
         return ()
-    return (f"what is shown may be old: {found.trouble}; trying again",)
+    return (f"the output can be old: {found.trouble}; trying again",)
 
 
 def _picture(body: Object, pods: Found, config_maps: Found, *gaps: str) -> Picture:

@@ -181,7 +181,7 @@ class TaskDrawing:
         if place.stage in _PLAIN:
             return _PLAIN[place.stage], ""
         if place.stage is Stage.FOREIGN:
-            return reasons.NAME_TAKEN, f"pod {place.name} exists and belongs to somebody else: delete or rename it"
+            return reasons.NAME_TAKEN, f"pod {place.name} exists and belongs to another owner: delete or rename it"
         if place.stage is Stage.PREDECESSOR:
             return reasons.WAITING_FOR_PREDECESSOR, f"pod {place.name} of a deleted TFCluster still exists"
         return self._without_pod(job, due) if pod is None else self._with_pod(place, pod, due)

@@ -14,7 +14,7 @@ from tfcluster_resolver.device_filters import device_filter_matches
 _Key = tuple[str, int]
 
 _INCOMPLETE: Final = (
-    "Tasks that this one does not see, and their device filters, may be missing here: ask a task without device "
+    "Tasks that this one does not see, and their device filters, can be missing here: ask a task without device "
     "filters, such as the chief."
 )
 
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
 
 MATRIX: Final = command.Command(
     brief="print which task sees which, and by which device filter",
-    description="Print for each task which others it sees, and the device filters that show them. It tells what this "
+    description="Print for each task which others it sees, and the device filters that show them. It shows what this "
     "task's view holds: ask a task without device filters to see all.",
     codes=command.READING,
     run=_run,

@@ -145,8 +145,8 @@ def _signals_end_the_process() -> Iterator[socket.socket]:
 SERVE: Final = command.Command(
     brief="run this task's TensorFlow server until SIGTERM",
     description=f"Run tf.distribute.Server for this task, on the port of ${contract.ENV_ADDRESS}. The task is ready "
-    "when the port accepts connections. SIGTERM ends it at once, also as process 1 of a container. In a task that "
-    "leaves it ends with 0 when the coordinator has let go of it.",
+    "when the port accepts connections. SIGTERM ends it immediately, also as process 1 of a container. In a task that "
+    "leaves it ends with 0 when the coordinator has released it.",
     codes=(*command.READING, command.NO_TENSORFLOW, command.NO_SERVER),
     run=lambda options: serve(TFClusterResolver(directory=options.directory)),
 )

@@ -17,7 +17,7 @@ def tf_config(resolver: TFClusterResolver | None = None) -> str:
     """Spell the cluster as TF_CONFIG, for code that reads that variable.
 
     Set it before such code runs, as in ``os.environ["TF_CONFIG"] = tf_config()``.  It says what is true now; a running
-    program does not hear of later changes.  TensorFlow is not imported.
+    program is not notified of later changes.  TensorFlow is not imported.
 
     Args:
         resolver: whose task it names; by default the one that this pod is.
@@ -65,7 +65,7 @@ def _exec(options: argparse.Namespace) -> NoReturn:
 EXEC: Final = command.Command(
     brief="run a program that reads TF_CONFIG",
     description="Replace this process by PROGRAM, with TF_CONFIG set to the cluster that this task sees now. A running "
-    "program does not hear of later changes.",
+    "program is not notified of later changes.",
     codes=(*command.READING, command.NOT_EXECUTABLE, command.NOT_FOUND),
     runs_program=True,
     run=_exec,

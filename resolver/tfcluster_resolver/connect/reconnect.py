@@ -32,7 +32,7 @@ _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
 #: The clusters that this process was connected to here.
 _remembered: Final[set[str]] = set()
 
-_WAYS_TO_RESIZE: Final = f"""The ways to go on:
+_WAYS_TO_RESIZE: Final = f"""The options:
   1. change the cluster in place: with a ClusterCoordinator call resize() or follow(), without one pass
      on_change="update";
   2. end this process and start it again, restoring a checkpoint: the other tasks' servers keep running;

@@ -90,7 +90,7 @@ class Applying:
 
 
 def check(manifest: Manifest) -> None:
-    """Refuse what can name no object: raises ManifestError where it has no apiVersion, kind or name."""
+    """Check that it names an object; raises ManifestError where it has no apiVersion, kind or name."""
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
     about = manifest.body.get("metadata")
     if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):

@@ -83,7 +83,7 @@ class ClusterStatus:
         return self.state == "Ready"
 
     def task(self, job: str, index: int = 0) -> TaskPicture:
-        """Return one task; raises KeyError where there is none."""
+        """Return one task; raises KeyError if it does not exist."""
         for one in self.tasks:
             if (one.job, one.index) == (job, index):
                 return one
@@ -176,7 +176,7 @@ class Client:
         api: the connection; by default what kubectl would use, or the service account of the pod.
 
     Raises:
-        UnreachableError: there are no credentials.
+        UnreachableError: credentials are missing.
     """
 
     def __init__(self, api: KubernetesApi | None = None) -> None:
@@ -198,7 +198,7 @@ class Client:
         """Return a TFCluster as the API server has it.
 
         Raises:
-            NoClusterError: there is none of that name.
+            NoClusterError: it does not exist.
             RefusedError: the API server said no.
         """
         return self.api.cluster(name, namespace)
@@ -215,7 +215,7 @@ class Client:
         """Say how a TFCluster stands, with its tasks.
 
         Raises:
-            NoClusterError: there is none of that name.
+            NoClusterError: it does not exist.
             RefusedError: the API server said no.
         """
         body, picture = look(self.api, name, namespace)
@@ -258,11 +258,11 @@ class Client:
             tell: called with what is waited for, at once and whenever that changes.
 
         Raises:
-            NoClusterError: there is none of that name.
-            ClusterFailedError: it cannot come any more; the words say why.
-            WaitTimeoutError: it took too long; the words say what was missing.
+            NoClusterError: it does not exist.
+            ClusterFailedError: it cannot come any more; the message says why.
+            WaitTimeoutError: it took too long; the message says what was missing.
             RefusedError: the API server said no.
-            ValueError: there is no such goal.
+            ValueError: the goal is unknown.
         """
         wanted = Goal.of(goal)
         if not uid and wanted.word != "deleted":
@@ -301,8 +301,8 @@ class Client:
             tell: takes words: what is waited for, which pod follows which and why.
 
         Raises:
-            NoClusterError: there is no such TFCluster.
-            NoTaskError: it has no such task; the words list those that it has.
+            NoClusterError: it does not exist.
+            NoTaskError: it does not have such a task; the message lists its jobs and tasks.
             RefusedError: the API server said no.
             UnreachableError: it does not answer, and ``follow`` is not given.
             TFClusterError: some logs could not be read; those that could were given.
@@ -317,7 +317,7 @@ class Client:
         """Return what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
 
         Raises:
-            NoClusterError: there is none of that name, and no event tells of one.
+            NoClusterError: it does not exist, and has no events.
             RefusedError: the API server said no.
         """
         body = self.api.find(TFCLUSTERS, name, namespace)
@@ -346,7 +346,7 @@ class Client:
 
         Args:
             manifest: a TFCluster, or any object that it needs, such as a ConfigMap.
-            force: take over fields that somebody else set to something else.
+            force: take over fields that another field manager set to other values.
             dry_run: change nothing; only say what would come of it.
 
         Returns:
@@ -354,8 +354,8 @@ class Client:
 
         Raises:
             ManifestError: it has no kind or name, or of a kind that the API server does not know.
-            ConflictError: somebody else set a field to something else, and ``force`` is not given.
-            RefusedError: the API server said no; the words name the field.
+            ConflictError: another field manager set a field to another value, and ``force`` is not given.
+            RefusedError: the API server rejected it; the message names the field.
         """
         applying = Applying(self.api, force=force, dry_run=dry_run)
         return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest", 0)).body
@@ -382,9 +382,9 @@ class Client:
             tell: called with what is waited for, and with what stays.
 
         Raises:
-            ClusterFailedError: it failed before the block began; the words say why.
-            WaitTimeoutError: it took too long; the words say what was missing.
-            ConflictError: it exists, and somebody else set a field to something else.
+            ClusterFailedError: it failed before the block began; the message says why.
+            WaitTimeoutError: it took too long; the message says what was missing.
+            ConflictError: it exists, and another field manager set a field to another value.
             RefusedError: the API server said no.
             ValueError: ``keep`` is nothing of these.
         """
@@ -447,8 +447,8 @@ class Client:
             The TFCluster after it; the tasks come and go later, see wait with "resized".
 
         Raises:
-            NoClusterError: there is none of that name.
-            ManifestError: it has no such job, or ``replicas`` are more than its maxReplicas.
+            NoClusterError: it does not exist.
+            ManifestError: it does not have such a job, or ``replicas`` are more than its maxReplicas.
             NotRunningError: it has finished.
             ConflictError: it was deleted and created again in the meantime.
             RefusedError: the API server said no.
@@ -498,7 +498,7 @@ class Client:
         """Start tasks again.
 
         A task gets a new pod at its address, and so do all tasks of a job, by updateStrategy one after the other if
-        that is RollingUpdate.  It counts as no failure; complete tasks do not run again.
+        that is RollingUpdate.  It is not counted as a failure; complete tasks do not run again.
 
         Args:
             name: the TFCluster.
@@ -514,8 +514,8 @@ class Client:
             The TFCluster after it.
 
         Raises:
-            NoClusterError: there is none of that name.
-            NoTaskError: it has no such job or task.
+            NoClusterError: it does not exist.
+            NoTaskError: it does not have such a job or task.
             WaitTimeoutError: it took too long.
             ClusterFailedError: the cluster failed in the meantime.
             NotRunningError: it has finished or is suspended, or the task is complete or has not started.
@@ -598,9 +598,9 @@ class Client:
             tell: called with what is waited for.
 
         Raises:
-            NoClusterError: there is none of that name.
+            NoClusterError: it does not exist.
             ConflictError: another one has the name by now.
-            WaitTimeoutError: it took too long; the words say what keeps it.
+            WaitTimeoutError: it took too long; the message says what keeps it.
             RefusedError: the API server said no.
         """
         body = self.get(name, namespace)

@@ -41,7 +41,7 @@ class TFClusterError(Exception):
 
 
 class NoClusterError(TFClusterError):
-    """There is no TFCluster of that name."""
+    """The TFCluster does not exist."""
 
 
 def no_cluster(name: str, namespace: str) -> NoClusterError:
@@ -71,7 +71,7 @@ class NotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """Somebody else changed it in the meantime."""
+    """Another client changed it in the meantime."""
 
 
 class UnreachableError(TFClusterError):
@@ -95,10 +95,10 @@ class NotRunningError(TFClusterError):
 
 
 class ClusterFailedError(TFClusterError):
-    """The cluster has failed, or cannot become what is waited for; the words name the cause."""
+    """The cluster has failed, or cannot become what is waited for; the message names the cause."""
 
 
 class WaitTimeoutError(TFClusterError):
-    """It took longer than it may; the words say what was missing."""
+    """It took too long; the message says what was missing."""
 
     exit_code = ExitCode.TIMED_OUT

@@ -101,7 +101,7 @@ def _event(body: Mapping[str, Any], about: str) -> Event:
 
 
 def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: str) -> Iterator[Event]:
-    """Return the events that there are, and those to come, until the TFCluster is gone."""
+    """Return the events that there are, and those to come, until the TFCluster is deleted."""
     known: dict[str, Event] = {}
     selections = [Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), Selection(EVENTS, namespace)]
     for clusters, events in snapshots(api, selections):

@@ -51,7 +51,7 @@ def _job_of(word: str, jobs: Iterable[str]) -> str | None:
 
 
 class NoTaskError(TFClusterError):
-    """The cluster has no such job or task; the words list those that it has."""
+    """The cluster has no such job or task; the message lists its jobs and tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def unknown(name: str, *answers: Any) -> Iterator[Check]:
 
 
 def worst(checks: Iterable[Check]) -> Verdict:
-    """Return the worst verdict; what is unknown is no fault."""
+    """Return the worst verdict; what is unknown is not a fault."""
     found = {one.verdict for one in checks}
     return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
 

@@ -119,7 +119,7 @@ class KubernetesApi:
         self.source = source
         self.context = context
         self.configuration = configuration
-        # What is followed for hours would wait forever on a connection that died without a word.
+        # What is followed for hours would wait forever on a connection that died silently.
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
@@ -321,7 +321,7 @@ class KubernetesApi:
         return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
-        """Return whether this user may do something; raises RefusedError."""
+        """Return whether this user is allowed to do something; raises RefusedError."""
         asked = {
             "namespace": self.namespace,
             "verb": verb,

@@ -72,7 +72,7 @@ class ContainerLog:
             self._grown.set()
 
     def tail(self) -> str:
-        """Return the last lines, as far as a termination message may be long."""
+        """Return the last lines, up to the length of a termination message."""
         return b"\n".join(self._last)[-_MESSAGE_BYTES:].decode("utf-8", "replace")
 
     async def follow(self, since: int) -> AsyncIterator[bytes]:

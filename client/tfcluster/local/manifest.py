@@ -135,7 +135,7 @@ def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
-    """Refuse containers of which nobody here knows what they run."""
+    """Reject containers whose program is unknown here."""
     found = []
     for body in clusters_of(objects):
         for job, declared in body["spec"]["jobs"].items():

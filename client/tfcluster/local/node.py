@@ -1,4 +1,4 @@
-"""The node: it gives each pod its place on this machine, plays it by processes, and obeys deletions."""
+"""The node: it gives each pod its place on this machine, plays it with processes, and obeys deletions."""
 
 from __future__ import annotations
 

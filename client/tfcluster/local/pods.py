@@ -1,4 +1,4 @@
-"""One pod played by processes, from its containers' start to its last status, as the kubelet would."""
+"""One pod played with processes, from its containers' start to its last status, as the kubelet would."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PodPlayer:
     # --- what it is told
 
     def learn(self, pod: Object) -> None:
-        """Take in the pod as it is now; it may be being deleted."""
+        """Take in the pod as it is now; it might be in deletion."""
         before, self._pod = self._pod, pod
         self._news.set()
         metadata = pod["metadata"]
@@ -187,7 +187,7 @@ class PodPlayer:
         return await container.run(prepared[0])
 
     async def _retrying(self, work: Callable[[], None], waits: Callable[[str], None]) -> bool:
-        """Do what needs objects that may come later; return whether it was done before the pod was stopped."""
+        """Do what needs objects that might come later; return whether it was done before the pod was stopped."""
         while not self._stopping.is_set():
             self._woken.clear()
             try:

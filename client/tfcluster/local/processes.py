@@ -35,7 +35,7 @@ class Command:
 
 
 class StartError(Exception):
-    """The program could not be started; the words say why, as container runtimes do."""
+    """The program could not be started; the message says why, as container runtimes do."""
 
 
 class Process:

@@ -91,7 +91,7 @@ class Story:
                 click.secho(f"* {words}", err=True, fg=colour if wants_colour(sys.stderr) else None)
 
     def once(self, words: str) -> None:
-        """Tell something that may come up often, once."""
+        """Report something that can happen often, once."""
         if self._first(words):
             self.say(words, colour="yellow")
 

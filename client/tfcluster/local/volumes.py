@@ -77,7 +77,7 @@ _WRITTEN: Final = ("configMap", "secret", "projected", "downwardAPI")
 
 
 class NotYetError(Exception):
-    """Something that a volume or a variable needs does not exist; the words name it."""
+    """Something that a volume or a variable needs does not exist; the message names it."""
 
 
 class Volumes:

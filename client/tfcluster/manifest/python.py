@@ -87,7 +87,7 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
 
 
 def _check_shape(template: Object, where: str) -> None:
-    """Refuse a template that lacks the places into which something is put."""
+    """Reject a template without the fields that are filled."""
     spec = template.get("spec") or {}
     objects = Sequence[Mapping[str, Any]] | None
     problems = [*misfits(spec, Mapping[str, Any], "template.spec")]
@@ -151,7 +151,7 @@ class Job(TaskContainer):
 
     Attributes:
         replicas: how many tasks.
-        max_replicas: how many there may ever be; device filters are declared up to it.
+        max_replicas: the largest number there can be; device filters are declared up to it.
         min_replicas: how many of them belong to the gang of the cluster.
         task_server: whether they run TensorFlow's server; None means: where neither command, args nor template is
             given.
@@ -216,7 +216,7 @@ class Isolation:
 class Gang:
     """That tasks get their places together: of each job the first ``Job.min_replicas``, else all of them.
 
-    ``timeout_seconds`` is how long they may wait for that, and ``on_timeout`` what becomes of the cluster then.
+    ``timeout_seconds`` is how long they can wait for that, and ``on_timeout`` what becomes of the cluster then.
     """
 
     timeout_seconds: int | None = None

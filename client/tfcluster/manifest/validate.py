@@ -337,7 +337,7 @@ UNKNOWN_UID: Final = "<uid>"
 
 
 def declare(manifest: Manifest, namespace: str) -> TFCluster:
-    """Read a TFCluster as the API server and the operator would; raises ManifestError where they would refuse it."""
+    """Read a TFCluster as the API server and the operator would; raises ManifestError if they would reject it."""
     refuse(manifest, problems(manifest.body))
     return read(manifest, complete(manifest.body, namespace))
 
@@ -360,7 +360,7 @@ def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
 
 
 def unreadable(body: Mapping[str, Any]) -> list[Problem]:
-    """Say what the operator would refuse of a TFCluster that the API server takes."""
+    """Return what the operator would reject of a TFCluster that the API server accepts."""
     try:
         parse(body)
     except InvalidSpecError as error:

@@ -1,4 +1,4 @@
-"""What the operator would make of a TFCluster, worked out here by its own planner and builders."""
+"""What the operator would make of a TFCluster, worked out here with its own planner and builders."""
 
 from __future__ import annotations
 

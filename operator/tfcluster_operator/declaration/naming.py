@@ -64,7 +64,7 @@ ANNOTATION_PRIORITY: Final = f"{GROUP}/priority-class"
 #: That the pods of a PodGroup had their places, where its scheduler does not report that forever.
 ANNOTATION_PLACED: Final = f"{GROUP}/placed"
 
-#: When a Workload without quota was written last, in seconds since the epoch: see model/claims.py.
+#: When a Workload without quota was written last, in seconds since the epoch: see plan/claims.py.
 ANNOTATION_ASKED_AT: Final = f"{GROUP}/asked-at"
 
 #: Kueue's labels: of the LocalQueue that an object waits in, and of its WorkloadPriorityClass.

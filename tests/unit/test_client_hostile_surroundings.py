@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import os
 import pty
 import subprocess
 import sys
 
-import kubernetes
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from tfcluster.client import Client
 from tfcluster.commands import output
 from tfcluster.commands.root import root
 from tfcluster.errors import TFClusterError, UnreachableError
@@ -76,33 +72,12 @@ def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words)
     assert caught.value.hint
 
 
-def test_a_context_that_is_named_needs_no_current_one(kubeconfig):
-    team = {"name": "d", "context": {"cluster": "c", "user": "c", "namespace": "team"}}
-    file = kubeconfig(contexts=[team], current=False)
-    found = [KubernetesApi.connect(kubeconfig=file, context=name) for name in "cd"]
-    assert [one.namespace for one in found] == ["default", "team"]
-    with pytest.raises(UnreachableError, match="name e in"):
-        KubernetesApi.connect(kubeconfig=file, context="e")
-
-
 @pytest.mark.parametrize("program", ["no-such-program", "false"])
 def test_a_plugin_that_gives_no_credentials_is_named(kubeconfig, capfd, program):
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}
     with pytest.raises(UnreachableError, match="gives no credentials"):
         KubernetesApi.connect(kubeconfig=kubeconfig({"exec": plugin}))
     assert "ERROR" not in capfd.readouterr().err
-
-
-def test_what_others_log_meanwhile_is_no_matter_of_credentials(kubeconfig, monkeypatch):
-    load = kubernetes.config.load_kube_config
-
-    def loaded_while_others_log(**given):
-        logging.error("Task exception was never retrieved")  # noqa: LOG015 - asyncio's and others' errors reach it, too
-        load(**given)
-
-    monkeypatch.setattr(kubernetes.config, "load_kube_config", loaded_while_others_log)
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
-        KubernetesApi.connect(kubeconfig=kubeconfig({})).list(TFCLUSTERS)
 
 
 def test_a_token_that_no_request_can_carry_is_not_shown(kubeconfig):
@@ -125,35 +100,6 @@ FORBIDDEN = 'pods is forbidden: User "system:{}" cannot list resource "pods"'
 )
 def test_a_refusal_says_what_to_do(status, hint):
     assert hint in error_of_status({"message": "m", **status}).hint
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", 5])
-def test_a_name_that_names_nothing_is_refused(kubeconfig, name):
-    client = Client(KubernetesApi.connect(kubeconfig=kubeconfig()))
-    with pytest.raises(TFClusterError, match="is not a name"):
-        client.get(name)
-    with pytest.raises(TFClusterError, match="is not a name"):
-        client.api.delete(TFCLUSTERS, name, "default", uid="x")
-
-
-CREATE = ["create", "a", "--image", "i"]
-MANY = "9" * 20
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [*CREATE, "--workers", MANY, "--", "train"],
-        [*CREATE, "--gpus", MANY, "--", "train"],
-        ["wait", "a", "--timeout", "99999d"],
-    ],
-    ids=" ".join,
-)
-def test_number_of_many_digits_is_refused_in_words(words):
-    said = CliRunner().invoke(root, words)
-    assert said.exit_code in {1, 2}
-    assert isinstance(said.exception, SystemExit)
-    assert "write" in said.stderr or "is not in the range" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -183,28 +129,11 @@ def test_a_terminal_has_colours_unless_its_user_wants_none(tmp_path, no_color, c
         os.close(mine)
 
 
-def test_a_closed_pipe_is_no_failure_for_tables():
-    class Closed(io.StringIO):
-        def write(self, _):
-            raise BrokenPipeError
-
-    console = output.console()
-    console.file = Closed()
-    with pytest.raises(BrokenPipeError):
-        console.print("a row")
-
-
 def run(*command, redirection=""):
     """Run Python with its output somewhere else, and give its exit code and stderr."""
     words = ["sh", "-c", f'"$0" "$@" {redirection}', sys.executable, *command]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stderr
-
-
-@pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["--version"], ["status", "--help"]])
-def test_a_full_disk_is_told_in_one_line(words):
-    told = "Error: the output cannot be written: No space left on device\n"
-    assert run("-m", "tfcluster", *words, redirection=">/dev/full") == (1, told)
 
 
 @pytest.mark.parametrize(
@@ -222,11 +151,6 @@ def test_ctrl_c_ends_without_a_traceback(begun):
         f"def press(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n{begun}"
     )
     assert run("-c", program) == (130, "")
-
-
-def test_a_stdout_that_the_shell_closed_takes_what_is_written():
-    program = "import sys, tfcluster.__main__ as m; m.root = lambda **_: sys.stdout.buffer.write(b'a line'); m.main()"
-    assert run("-c", program, redirection=">&-") == (0, "")
 
 
 def test_a_doctor_who_reaches_no_server_says_so_of_a_cluster_too(kubeconfig):

@@ -234,11 +234,6 @@ builtins.other.join()
 """
 
 
-def test_chooser_leaves_nothing_behind(delivered):
-    program = "import tfcluster_resolver as one; print(sorted(vars(one)), one.__annotations__)"
-    assert python("-c", program, path=[delivered]) == python("-c", program, path=[SOURCES.parent])
-
-
 def interpreter(minor: int) -> Path | str | None:
     """Find a Python 3 on this machine: pyenv's, whose command on the PATH may not start, or another one."""
     return next(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}"))

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from simulation import dialect
 from simulation.actors import forge_resolver
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
@@ -159,18 +158,6 @@ async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> Non
 
 
 @within(simulated)
-async def test_copy_that_is_right_is_used_whoever_made_it(world: World) -> None:
-    found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
-    del found["metadata"]["labels"]
-    world.kube.create("configmaps", NAMESPACE, found, user="somebody")
-    await one_worker_runs(world)
-    kept = copy_of(world)
-    assert kept is not None
-    assert kept["metadata"]["labels"] == naming.resolver_labels()
-    assert len(requests(world, "patch")) == 1
-
-
-@within(simulated)
 async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World) -> None:
     await one_worker_runs(world)
     forge_resolver(world)
@@ -220,49 +207,12 @@ def homeless(world: World) -> list[str]:
     return [p["metadata"]["name"] for p in world.pods() if mounts(p) and mounts(p) not in there]
 
 
-@within(simulated)
-async def test_admission_that_changes_the_new_copy_lets_no_pod_mount_it(world: World) -> None:
-    def admit(asked: Any) -> None:
-        if asked.resource == "configmaps" and asked.verb == "create":
-            asked.object.setdefault("data", {})["ca.crt"] = "injected"
-
-    world.kube.admission.append(admit)
-    world.declare({"jobs": {"worker": job(2)}})
-    await world.await_silence(SOON)
-    made = len(world.pods())
-    assert made == 0
-
-
 def owned_by(world: World, name: str) -> dict[str, Any]:
     cluster = world.cluster(name)
     assert cluster is not None
     about = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "controller": True}
     owner = {**about, "name": name, "uid": cluster["metadata"]["uid"]}
     return {"metadata": {"ownerReferences": [owner]}}
-
-
-@within(simulated)
-async def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods(world: World) -> None:
-    world.declare({"jobs": {"worker": job(1)}})
-    world.declare({"jobs": {"worker": job(1)}, "resolver": {"delivery": "None"}}, name="d")
-    assert await world.await_quiet(lambda w: ready(w) and ready(w, "d"), SOON)
-    for _ in range(5):
-        world.kube.patch("configmaps", NAMESPACE, RESOLVER, owned_by(world, "d"), user="policy")
-        await world.await_silence(5.0)
-    assert not requests(world, "delete")
-
-
-@within(simulated)
-async def test_finalizer_that_a_user_set_on_the_copy_is_named_to_the_next_cluster(world: World) -> None:
-    await one_worker_runs(world)
-    keep = {"metadata": {"finalizers": ["example.com/keep"]}}
-    world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
-    world.remove("tfclusters", CLUSTER)
-    await world.await_silence(60.0)
-    world.declare({"jobs": {"worker": job(1)}}, name="e")
-    await world.await_silence(600.0)
-    told = dialect.condition(world.cluster("e"), "Ready")
-    assert told["reason"] != "TasksNotReady" or "finalizer" in told["message"]
 
 
 @within(simulated)
@@ -278,17 +228,6 @@ async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: 
     assert copies(world) == []
     world.edit({"suspend": False})
     assert await world.await_quiet(lambda w: ready(w) and len(w.pods()) == 2, 60.0)
-    assert copies(world) == [RESOLVER]
-
-
-@within(simulated)
-async def test_delivery_off_and_on_again_and_again_ends_well(world: World) -> None:
-    world.declare({"jobs": {"worker": job(3)}})
-    for number in range(60):
-        world.edit({"resolver": {"delivery": "None" if number % 2 else "ConfigMap"}})
-        await asyncio.sleep(0.37)
-    world.edit({"resolver": {"delivery": "ConfigMap"}})
-    assert await world.await_quiet(lambda w: ready(w) and not homeless(w), 300.0)
     assert copies(world) == [RESOLVER]
 
 

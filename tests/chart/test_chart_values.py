@@ -304,8 +304,6 @@ def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str],
     objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds))
     assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == is_there
     assert any("use" in rule["verbs"] for role in of_kind(objects, "ClusterRole") for rule in role["rules"]) == is_there
-    of_the_test = look(objects, "Role:r-tfcluster-operator-test.rules")
-    assert any(rule["resources"] == ["pods"] for rule in of_the_test) == is_there
 
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])

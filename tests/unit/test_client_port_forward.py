@@ -1,80 +1,220 @@
-"""`tfcluster port-forward`: kubectl forwards to the pod of a task, and to the one that replaces it."""
+"""`tfcluster port-forward`: kubectl forwards to the pods of tasks, which come and go."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.manifests import pod_template
 from support.waiting import GUARD
+from unit.client_world import ClientWorld
 
-from tfcluster.commands import port_forward
+from tfcluster import forward
+from tfcluster.commands import port_forward as command
+from tfcluster.errors import TFClusterError
+from tfcluster.forward import forward_ports, plan_forwards, read_wish
+from tfcluster.kube.api import KubernetesApi
 
-#: Notes its process and arguments, and continues until it is ended; with a file "fail" it fails.
+BOARD = pod_template(ports=[{"name": "tensorboard", "containerPort": 6006}])
+#: Notes its arguments and its process, and goes on until it is ended; with a file "fail" it fails.
 KUBECTL = """#!{python}
 import os, pathlib, signal, sys
 folder = pathlib.Path({folder!r})
 with (folder / "calls").open("a") as calls:
     print(os.getpid(), *sys.argv[1:], file=calls)
 if (folder / "fail").exists():
-    sys.exit("error: unable to listen")
+    sys.exit("error: pods is forbidden")
 signal.pause()
 """
 
 
+class Kubectl:
+    """A program named kubectl on the PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "calls").touch()
+        program = folder / "kubectl"
+        program.write_text(KUBECTL.format(python=sys.executable, folder=str(folder)))
+        program.chmod(0o755)
+
+    def calls(self) -> list[list[str]]:
+        return [line.split() for line in (self.folder / "calls").read_text().splitlines()]
+
+
+class Forwarding:
+    """forward_ports in a thread."""
+
+    def __init__(self, world: ClientWorld, *wishes: str) -> None:
+        self.told: list[str] = []
+        self.error: Exception | None = None
+        self._api = KubernetesApi.connect(kubeconfig=world.kubeconfig)
+        self._wishes = [read_wish(wish) for wish in wishes]
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            forward_ports(
+                self._api,
+                "mnist",
+                choose=lambda cluster: plan_forwards(cluster, self._wishes, None),
+                began=lambda _: None,
+                tell=self.told.append,
+            )
+        except TFClusterError as error:
+            self.error = error
+
+    def end(self) -> Exception | None:
+        self._thread.join(GUARD)
+        assert not self._thread.is_alive()
+        return self.error
+
+
 @pytest.fixture
-def kubectl(tmp_path, monkeypatch) -> Path:
-    """The folder of a program named kubectl, which is on the PATH."""
-    (tmp_path / "calls").touch()
-    program = tmp_path / "kubectl"
-    program.write_text(KUBECTL.format(python=sys.executable, folder=str(tmp_path)))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(port_forward, "_LOOK", 0.02)
-    return tmp_path
+def kubectl(tmp_path, monkeypatch) -> Kubectl:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setattr(forward, "_LOOK", 0.02)
+    return Kubectl(folder)
 
 
-def calls(kubectl: Path) -> list[list[str]]:
-    return [line.split() for line in (kubectl / "calls").read_text().splitlines()]
+@pytest.fixture
+def begin(client_world, kubectl) -> Iterator[Callable[..., Forwarding]]:
+    """Forwards ports of the cluster `mnist`, which is deleted at the end."""
+    del kubectl
+    client_world.launch("mnist", chief={"template": BOARD})
+    begun: list[Forwarding] = []
+
+    def make(*wishes: str) -> Forwarding:
+        begun.append(Forwarding(client_world, *wishes))
+        return begun[-1]
+
+    yield make
+    if client_world.cluster("mnist"):
+        client_world.delete("tfclusters", "mnist")
+    for one in begun:
+        one.end()
 
 
-def test_kubectl_forwards_to_the_pod_and_to_the_one_that_replaces_it(client_world, kubectl):
-    client_world.launch("mnist", worker=1)
-    ended: list[object] = []
-    arguments = ("port-forward", "mnist", "worker-0", "8000:80")
-    thread = threading.Thread(target=lambda: ended.append(client_world.cli(*arguments)), daemon=True)
-    thread.start()
-    client_world.await_that(lambda: calls(kubectl))
-    at = ["--kubeconfig", str(client_world.kubeconfig), "-n", "default", "port-forward"]
-    assert calls(kubectl)[0][1:] == [*at, "pod/mnist-worker-0", "8000:80"]
-    client_world.delete("pods", "mnist-worker-0")
-    client_world.await_that(lambda: len(calls(kubectl)) == 2)
+def test_kubectl_forwards_to_the_pod_and_to_the_one_that_replaces_it(client_world, kubectl, begin):
+    forwarding = begin("0:6006")
+    client_world.await_that(kubectl.calls)
+    first, *words = kubectl.calls()[0]
+    ports = words[-1]
+    at = ["--kubeconfig", str(client_world.kubeconfig), "-n", "default", "port-forward", "--address", "127.0.0.1"]
+    assert words == [*at, "pod/mnist-chief-0", ports]
+    client_world.delete("pods", "mnist-chief-0")
+    client_world.await_that(lambda: len(kubectl.calls()) == 2)
+    assert kubectl.calls()[1][-1] == ports
+    assert forwarding.told[-1] == "chief-0: connections go to pod mnist-chief-0"
     client_world.delete("tfclusters", "mnist")
-    thread.join(GUARD)
-    (done,) = ended
-    assert (done.exit_code, "TFCluster mnist was deleted" in done.stderr) == (1, True)
-    for pid, *_ in calls(kubectl):
+    assert str(forwarding.end()) == "TFCluster mnist was deleted"
+    for pid in (first, kubectl.calls()[1][0]):
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
 
 
-def test_what_kubectl_cannot_do_ends_it(client_world, kubectl):
-    (kubectl / "fail").touch()
-    client_world.launch("mnist", worker=1)
-    done = client_world.cli("port-forward", "mnist", "worker-0", "80")
-    assert (done.exit_code, "kubectl port-forward ended with status 1" in done.stderr) == (1, True)
+def test_an_error_of_kubectl_is_told_once_and_it_is_started_again(client_world, kubectl, begin):
+    (kubectl.folder / "fail").touch()
+    forwarding = begin()
+    client_world.await_that(lambda: len(kubectl.calls()) >= 3)
+    failed = "chief-0: error: pods is forbidden; trying again"
+    assert forwarding.told == ["chief-0: connections go to pod mnist-chief-0", failed]
+
+
+def test_without_kubectl_it_says_what_to_install(client_world, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    shown = client_world.cli("port-forward", "mnist")
+    assert (shown.exit_code, "kubectl, which is not on the PATH" in shown.stderr) == (1, True)
+
+
+def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(begin):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = begin(f"{port}:6006").end()
+        assert str(error) == f"port {port} of this machine is in use"
+        assert "--port 0:6006 takes a free one" in error.hint
+        found = forward.Forward(forward.TaskName("chief", 0), 6006, port, optional=True)
+        assert forward._with_port(found).local not in (0, port)
+
+
+def cluster(**jobs) -> dict:
+    return {"metadata": {"name": "mnist"}, "spec": {"jobs": jobs}}
+
+
+def job(*ports: tuple[str, int], replicas: int = 1) -> dict:
+    declared = [{"containerPort": number, **({"name": name} if name else {})} for name, number in ports]
+    return {"replicas": replicas, "template": {"spec": {"containers": [{"name": "tensorflow", "ports": declared}]}}}
+
+
+BOARD_AND_JUPYTER = {"chief": job(("", 6006)), "worker": job(("", 8888))}
 
 
 @pytest.mark.parametrize(
-    ("task", "path", "words"),
-    [("worker-1", None, "mnist has no task worker-1"), ("worker-0", "", "kubectl, which is not on the PATH")],
+    ("jobs", "wishes", "found"),
+    [
+        ({"chief": job(("tensorboard", 7007))}, [], ["chief-0 7007:7007 TensorBoard"]),
+        (BOARD_AND_JUPYTER, [], ["chief-0 6006:6006 TensorBoard", "worker-0 8888:8888 Jupyter"]),
+        ({"chief": job(), "worker": job(("metrics", 9000))}, ["0:9000"], ["worker-0 0:9000"]),
+        ({"ps": job(), "worker": job()}, ["80", ":81"], ["worker-0 80:80", "worker-0 0:81"]),
+        ({"chief": job(replicas=0), "worker": job()}, ["6006"], ["worker-0 6006:6006 TensorBoard"]),
+        ({"a": job(("", 2222)), "b": job(("http", 80))}, [], ["b-0 80:80 HTTP"]),
+    ],
 )
-@pytest.mark.usefixtures("kubectl")
-def test_what_is_missing_is_named(client_world, monkeypatch, task, path, words):
-    if path is not None:
-        monkeypatch.setenv("PATH", path)
-    client_world.declare("mnist", worker=1)
-    done = client_world.cli("port-forward", "mnist", task, "80")
-    assert (done.exit_code, words in done.stderr) == (1, True)
+def test_ports_are_found_in_the_templates(jobs, wishes, found):
+    forwards = plan_forwards(cluster(**jobs), [read_wish(wish) for wish in wishes], None)
+    assert [f"{one.task} {one.local}:{one.remote} {one.title}".strip() for one in forwards] == found
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "hint"),
+    [
+        (
+            [],
+            r"a container port for TensorBoard, .*; the templates name worker 9000 \(m\)",
+            "--task JOB-INDEX --port 6006",
+        ),
+        (["Jupyter"], "named jupyter, or 8888", "--port 8888"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(names, words, hint):
+    with pytest.raises(TFClusterError, match=words) as raised:
+        plan_forwards(cluster(worker=job(("m", 9000), replicas=2)), [], None, *([names] if names else []))
+    assert hint in raised.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2:3", "0", "70000", "5:0", "-1", "8080:", "٣"])
+def test_what_is_no_port_is_refused(text):
+    with pytest.raises(ValueError, match="write"):
+        read_wish(text)
+
+
+def test_the_examples_of_its_help_work(client_world, kubectl, monkeypatch):
+    del kubectl
+    shown = client_world.cli("port-forward", "--help").output.splitlines()
+    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
+    assert len(lines) == 3
+    opened: list[str] = []
+    monkeypatch.setattr(command, "_PATIENCE", 0.0)
+    monkeypatch.setattr(command.webbrowser, "open", opened.append)
+    began = command._began
+
+    def began_and_deleted(*arguments, **options) -> None:
+        began(*arguments, **options)
+        client_world.delete("tfclusters", "digits")
+
+    monkeypatch.setattr(command, "_began", began_and_deleted)
+    for line in lines:
+        client_world.declare("digits", chief={"template": BOARD}, worker=2)
+        done = client_world.cli(*line)
+        assert "127.0.0.1:" in done.stdout
+        assert (done.exit_code, "TFCluster digits was deleted" in done.stderr) == (1, True)
+        client_world.await_that(lambda: not client_world.uids())
+    assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]

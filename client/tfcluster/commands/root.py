@@ -42,7 +42,7 @@ COMMANDS: Final = {
         "delete": "Delete TFClusters with everything that they own.",
     },
     "Work with": {
-        "port-forward": "Forward local ports to a task, until Ctrl-C.",
+        "port-forward": "Forward local ports to tasks, until Ctrl-C.",
         "local": "Run a TFCluster on this machine, without Kubernetes.",
         "version": "Print the versions of the client and of the operator in the cluster.",
         "completion": "Print the shell completion script.",

@@ -19,6 +19,8 @@ from typing import Final
 from tfcluster_resolver import contract
 
 HOST: Final = "127.0.0.1"
+#: Where a pod's status tells which port on this machine stands for which of the pod's; Kubernetes has no such field.
+LOCAL_PORTS: Final = "localPorts"
 #: Where ports for outgoing connections begin, if the system does not say.
 _FIRST_EPHEMERAL: Final = 32768
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -239,6 +239,12 @@ class Surroundings:
         name: str = pod["metadata"]["name"]
         return self.folder / "logs" / name / f"{container}.log"
 
+    def local_ports(self, pod: Object) -> dict[str, int]:
+        """Return the ports on this machine that stand for the pod's, by its own."""
+        metadata, spec = pod["metadata"], pod["spec"]
+        names = spec.get("hostname") or metadata["name"], spec.get("subdomain") or metadata["name"]
+        return {str(port): here for port, here in self.addresses.of_host(*names, metadata["namespace"])}
+
     def volumes_of(self, pod: Object, lookup: Callable[[str, str], Object | None], *, view_volume: str) -> Volumes:
         """Return a pod's volumes; none is made yet."""
         return Volumes(

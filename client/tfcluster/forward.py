@@ -1,0 +1,281 @@
+"""Ports of tasks on this machine: which ones, and a ``kubectl port-forward`` to the pod that runs the task now."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Final
+
+from tfcluster.errors import NoClusterError, TFClusterError
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.kube.watch import Selection, snapshots
+from tfcluster.logs.pods import LogPod, log_pods
+from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.manifest import DEFAULT_PORT
+from tfcluster_operator.declaration.spec import CHIEF, WORKER
+
+#: What people look at in a browser: by the names of container ports, and by the ports that these programs choose.
+TENSORBOARD: Final = "TensorBoard"
+JUPYTER: Final = "Jupyter"
+_NAMES: Final = {
+    "tensorboard": TENSORBOARD,
+    "jupyter": JUPYTER,
+    "notebook": JUPYTER,
+    "jupyterlab": JUPYTER,
+    "http": "HTTP",
+    "https": "HTTPS",
+}
+_NUMBERS: Final = {6006: TENSORBOARD, 8888: JUPYTER}
+_LAST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A port that the user named."""
+
+    remote: int
+    local: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A port of a task that becomes a port of this machine.
+
+    Attributes:
+        task: the task.
+        remote: its port.
+        local: the port of this machine; 0 means a free one.
+        title: what it is.
+        optional: whether another local port will do where this one is in use.
+    """
+
+    task: TaskName
+    remote: int
+    local: int
+    title: str = ""
+    optional: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """How a browser reaches it; "" where it is not known to be for browsers."""
+        if not self.title:
+            return ""
+        return "https" if self.title == "HTTPS" else "http"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPort:
+    """A port that a template names."""
+
+    job: str
+    port: int
+    name: str = ""
+    title: str = ""
+
+
+def read_wish(text: str) -> Wish:
+    """Read a port as LOCAL:REMOTE, REMOTE or :REMOTE, which takes a free one."""
+    local, colon, remote = text.rpartition(":")
+    numbers = [part or "0" for part in ([local, remote] if colon else [text, text])]
+    if not all(number.isascii() and number.isdecimal() and int(number) <= _LAST_PORT for number in numbers):
+        raise ValueError(f"{text} is not a port: write REMOTE, such as 6006, or LOCAL:REMOTE, such as 8080:6006")
+    if not int(numbers[1]):
+        raise ValueError(f"{text} names no port of the task: write LOCAL:REMOTE, such as 0:6006")
+    return Wish(remote=int(numbers[1]), local=int(numbers[0]))
+
+
+def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
+    """Return the TCP ports that the containers of a TFCluster's templates name."""
+    for job, fields in sorted(((cluster.get("spec") or {}).get("jobs") or {}).items()):
+        spec = (fields.get("template") or {}).get("spec") or {}
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+            for port in container.get("ports") or ():
+                if port.get("protocol", "TCP") == "TCP":
+                    number, name = int(port["containerPort"]), str(port.get("name", ""))
+                    yield DeclaredPort(job, number, name, _NAMES.get(name) or _NUMBERS.get(number, ""))
+
+
+def task_port(cluster: Object, job: str) -> int:
+    """Return the port at which TensorFlow's server of a job's tasks listens."""
+    spec = cluster.get("spec") or {}
+    return int(((spec.get("jobs") or {}).get(job) or {}).get("port") or spec.get("port") or DEFAULT_PORT)
+
+
+def plan_forwards(
+    cluster: Object, wishes: Sequence[Wish], word: str | None, titles: Sequence[str] = ()
+) -> list[Forward]:
+    name, jobs = cluster["metadata"]["name"], declared(cluster)
+    task = None if word is None else read(word, jobs)
+    if word is not None and (task is None or task.index >= jobs[task.job]):
+        words = f"{name} has no task {word}; it has {listed(jobs)}"
+        raise NoTaskError(words, hint="Name a task, such as --task worker-0.")
+    found = [port for port in ports_of(cluster) if jobs.get(port.job) and (task is None or port.job == task.job)]
+    forwards = [_named(wish, found, task, jobs) for wish in wishes]
+    for title in titles:
+        fitting = next((port for port in found if port.title == title), None)
+        if fitting is None:
+            number = next(number for number, known in _NUMBERS.items() if known == title)
+            raise TFClusterError(
+                f"no template of {name} has a container port named {title.lower()}, or {number}{_which(found)}",
+                hint=f"Name its task and port: --task JOB-INDEX --port {number}.",
+            )
+        forwards.append(_discovered(fitting, task))
+    if not wishes and not titles:
+        forwards = [_discovered(port, task) for port in found if port.title]
+        if not forwards:
+            raise TFClusterError(
+                f"no template of {name} has a container port for TensorBoard, Jupyter or HTTP{_which(found)}",
+                hint="Name a task and its port: --task JOB-INDEX --port 6006.",
+            )
+    return list(dict.fromkeys(forwards))
+
+
+def _named(wish: Wish, found: Sequence[DeclaredPort], task: TaskName | None, jobs: dict[str, int]) -> Forward:
+    fitting = next((port for port in found if port.port == wish.remote), None)
+    title = fitting.title if fitting else _NUMBERS.get(wish.remote, "")
+    return Forward(task or TaskName(fitting.job if fitting else _first_job(jobs), 0), wish.remote, wish.local, title)
+
+
+def _first_job(jobs: dict[str, int]) -> str:
+    """Choose the job whose first task speaks for the cluster: chief, else worker, else the first."""
+    present = [job for job, count in jobs.items() if count]
+    return next((job for job in (CHIEF, WORKER) if job in present), next(iter(present), WORKER))
+
+
+def _discovered(port: DeclaredPort, task: TaskName | None) -> Forward:
+    return Forward(task or TaskName(port.job, 0), port.port, port.port, port.title, optional=True)
+
+
+def _which(found: Sequence[DeclaredPort]) -> str:
+    spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
+    return f"; the templates name {', '.join(spelled)}" if spelled else "; the templates name no port"
+
+
+HOST: Final = "127.0.0.1"
+#: Seconds until kubectl is started again after its end.
+_LOOK: Final = 1.0
+_NOT_OURS: Final = {errno.EADDRINUSE: "is in use", errno.EACCES: "needs administrator permissions"}
+
+
+def forward_ports(
+    api: KubernetesApi,
+    name: str,
+    *,
+    choose: Callable[[Object], Sequence[Forward]],
+    began: Callable[[Sequence[Forward]], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Forward ports until the TFCluster has finished or is deleted; the error says which."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        hint = "Install it: https://kubernetes.io/docs/tasks/tools/"
+        raise TFClusterError("port-forward needs kubectl, which is not on the PATH", hint=hint)
+    cluster = api.cluster(name)
+    forwards = [_with_port(one) for one in choose(cluster)]
+    uid, command = cluster["metadata"]["uid"], [kubectl, *api.kubectl_options, "-n", api.namespace, "port-forward"]
+    tunnels = {
+        task: _Tunnel(command, task, [one for one in forwards if one.task == task], tell)
+        for task in dict.fromkeys(one.task for one in forwards)
+    }
+    selections = (
+        Selection(TFCLUSTERS, fields=f"metadata.name={name}"),
+        Selection(PODS, labels=f"{naming.LABEL_CLUSTER}={name}"),
+    )
+    begun = False
+    try:
+        for clusters, pods in snapshots(api, selections, tick=_LOOK):
+            if (refused := clusters.refused or pods.refused) is not None:
+                raise refused
+            now = next((one for one in clusters.objects if one["metadata"]["uid"] == uid), None)
+            if now is None:
+                raise NoClusterError(f"TFCluster {name} was deleted")
+            found = [pod for pod in log_pods(uid, pods.objects) if not pod.kept]
+            if how := verdict(now) if not any(pod.state == "running" for pod in found) else "":
+                raise TFClusterError(
+                    f"TFCluster {name} has {how}", hint="With spec.cleanPodPolicy: None its pods are kept."
+                )
+            for task, tunnel in tunnels.items():
+                tunnel.lead_to([pod for pod in found if pod.task == task])
+            if not begun:
+                begun = True
+                began(forwards)
+    finally:
+        for tunnel in tunnels.values():
+            tunnel.stop()
+
+
+def _with_port(forward: Forward) -> Forward:
+    """Choose the local port."""
+    try:
+        with socket.create_server((HOST, forward.local)) as server:
+            return replace(forward, local=server.getsockname()[1])
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
+        if forward.optional and forward.local:
+            return _with_port(replace(forward, local=0))
+        raise TFClusterError(
+            f"port {forward.local} of this machine {_NOT_OURS[error.errno]}",
+            hint=f"Choose another one with --port LOCAL:{forward.remote}; --port 0:{forward.remote} takes a free one.",
+        ) from error
+
+
+class _Tunnel:
+    """The ports of one task, and kubectl while a pod runs it."""
+
+    def __init__(
+        self, command: Sequence[str], task: TaskName, forwards: Sequence[Forward], tell: Callable[[str], None]
+    ) -> None:
+        self._command, self._task, self._tell = command, task, tell
+        self._ports = [f"{one.local}:{one.remote}" for one in forwards]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._pod = ""
+        self._said = ""
+
+    def lead_to(self, pods: Sequence[LogPod]) -> None:
+        running = [pod for pod in pods if pod.state == "running" and not pod.leaving]
+        now = running[-1] if running else None
+        if self._process is not None and (now is None or now.uid != self._pod or self._process.poll() is not None):
+            if now is not None and now.uid == self._pod:
+                self._say(f"{self._task}: {self._last_error()}; trying again")
+            self.stop()
+        if now is None:
+            waits = pods[-1].words if pods else "there is no pod yet"
+            self._say(f"{self._task} is not running: {waits or 'it has ended'}")
+        elif self._process is None:
+            if now.uid != self._pod:
+                self._say(f"{self._task}: connections go to pod {now.name}")
+            self._pod = now.uid
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as kubectl runs
+            words = [*self._command, "--address", HOST, f"pod/{now.name}", *self._ports]
+            self._process = subprocess.Popen(  # noqa: S603 - kubectl
+                words, stdout=subprocess.DEVNULL, stderr=self._errors
+            )
+
+    def stop(self) -> None:
+        """End kubectl."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+        if self._errors is not None:
+            self._errors.close()
+        self._process = self._errors = None
+
+    def _last_error(self) -> str:
+        if self._errors is None:
+            return ""
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else "kubectl port-forward ended"
+
+    def _say(self, words: str) -> None:
+        if words != self._said:
+            self._said = words
+            self._tell(words)

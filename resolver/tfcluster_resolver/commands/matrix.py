@@ -1,16 +1,23 @@
-"""``matrix``: which task sees which, and by which device filter, as far as a task's view has it."""
+"""``matrix``: which task sees which, by which device filter, and which tasks the network keeps apart.
+
+It works out what TensorFlow does with the device filters of a view, and what the view cannot tell.  Under the isolation
+DeviceFilters, NetworkPolicies block the way between two tasks if neither sees the other.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.commands import command
 from tfcluster_resolver.device_filters import device_filter_matches
 
+#: A task's filters; None where the view does not hold them.
+_Texts = tuple[str, ...] | None
 _Key = tuple[str, int]
 
 _INCOMPLETE: Final = (
@@ -19,58 +26,208 @@ _INCOMPLETE: Final = (
 )
 
 
-def lines(membership: Membership) -> Iterator[str]:
-    """Describe which task sees which; neighbouring tasks of a job that see the same share a description."""
-    view, own = membership.view, membership.own
-    tasks = [(job, index) for job, index, _ in membership.tasks()]
-    declared = membership.device_filters()
-    shown = {(job, index) for job, index, _ in Membership(view, None).tasks()}
-    # A view has the filters of the tasks that it shows, and might not show its own task.
-    filters = {task: declared.get(task[0], {}).get(task[1], ()) for task in tasks if task in shown}
-    yield f"{view.namespace}/{view.name}, epoch {view.epoch}: each task sees itself, and"
-    for group in _runs(filters, filters.__getitem__):
-        texts = filters[group[0]]
-        if not texts:
-            yield f"{_spell(group)} sees every task: no device filters"
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Some tasks of one job, start <= index < stop, that a task sees or does not see."""
+
+    job: str
+    start: int
+    stop: int
+    #: The filters that show them, and the devices that these show where not all are, such as ("GPU:0",).
+    by: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    #: Whether a NetworkPolicy keeps them apart, too.
+    blocked: bool = False
+
+    def __str__(self) -> str:
+        return _spell(self.job, self.start, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Neighbouring tasks of one job with the same device filters, and what these show and hide."""
+
+    job: str
+    start: int
+    stop: int
+    #: Without any they see everything.
+    filters: _Texts
+    sees: tuple[Sight, ...]
+    hidden: tuple[Sight, ...]
+
+
+def as_json(membership: Membership, *, whole: bool = False) -> str:
+    """Describe which task sees which, for programs; ``whole`` says that the view shows the whole cluster."""
+    view = membership.view
+    document = {
+        "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
+        "epoch": view.epoch,
+        "isolation": view.isolation or None,
+        "complete": whole or is_complete(membership),
+        "rows": [
+            {
+                "job": row.job,
+                "tasks": [row.start, row.stop],
+                "filters": row.filters,
+                "sees": [_sight_as_json(one) for one in row.sees],
+                "hidden": [_sight_as_json(one) for one in row.hidden],
+            }
+            for row in rows(membership)
+        ],
+    }
+    return json.dumps(document, indent=2)
+
+
+def as_text(membership: Membership, *, whole: bool = False) -> str:
+    """Describe which task sees which, for people; ``whole`` as in :func:`as_json`."""
+    view = membership.view
+    isolation = f", isolation {view.isolation}" if view.isolation else ""
+    lines = [f"{view.namespace}/{view.name}, epoch {view.epoch}{isolation}: each task sees itself, and"]
+    for row in rows(membership):
+        tasks = _spell(row.job, row.start, row.stop)
+        if row.filters == ():
+            lines.append(f"{tasks} sees every task: no device filters")
             continue
-        yield f"{_spell(group)} sees"
-        others = [task for task in tasks if len(group) > 1 or task != group[0]]
-        by = {task: _shown_by(membership, texts, task) for task in others}
-        seen = [(_spell(run), by[run[0]]) for run in _runs(others, by.__getitem__) if by[run[0]]]
-        width = max((len(words) for words, _ in seen), default=0)
-        yield from (f"  {words:{width}}  by {', '.join(some)}" for words, some in seen)
-        if not seen:
-            yield "  no other task"
-        if hidden := [_spell(run) for run in _runs([task for task in others if not by[task]], lambda _: None)]:
-            yield f"  not {', '.join(hidden)}"
-    if own is None or filters.get(own[:2]) != ():
-        yield _INCOMPLETE
+        known = row.filters is not None
+        lines.append(f"{tasks} sees" if known else f"{tasks} sees, by device filters that its view does not hold")
+        width = max((len(str(one)) for one in row.sees), default=0)
+        for one in row.sees:
+            by = f"  by {', '.join(one.by)}" if one.by else ""
+            only = f"  ({', '.join(one.devices)} alone)" if one.devices else ""
+            lines.append(f"  {one!s:{width}}{by}{only}".rstrip())
+        lines += ["  no other task"] * (not row.sees)
+        for blocked, why in ((False, "hidden by filter"), (True, "hidden by filter, blocked by policy")):
+            if some := [str(one) for one in row.hidden if one.blocked == blocked]:
+                lines.append(f"  not {', '.join(some)}" + (f"  ({why})" if view.isolation else ""))
+    return "\n".join([*lines, *([] if whole or is_complete(membership) else [_INCOMPLETE])])
 
 
-def _shown_by(membership: Membership, texts: tuple[str, ...], task: _Key) -> tuple[str, ...]:
-    """Return the filters that show any device of a task: TensorFlow gives each task a CPU."""
+def rows(membership: Membership) -> list[Row]:
+    """Return a row for each run of tasks with equal filters, the jobs by name and the tasks by index."""
+    filters = _filters(membership)
+    devices = {task[:2]: _devices(membership, *task[:2]) for task in membership.tasks()}
+    # Few lists of filters serve many tasks: what each shows is worked out once.
+    shown = {texts: _sights(texts, devices) for texts in set(filters.values())}
+    blocks = membership.view.isolation == "DeviceFilters"
+    seen_by = {task: _seen_by(task, shown) if blocks else frozenset[_Texts]() for task in filters}
+    found = []
+    for job, start, stop in _runs(sorted(filters), key=lambda task: (filters[task], seen_by[task])):
+        sees, hidden = shown[filters[job, start]]
+        if stop == start + 1:
+            sees, hidden = (_without(sights, job, start) for sights in (sees, hidden))
+        if blocks:
+            hidden = _blocked(hidden, filters, seen_by[job, start])
+        found.append(Row(job, start, stop, filters[job, start], sees, hidden))
+    return found
+
+
+def is_complete(membership: Membership) -> bool:
+    """Return whether the view certainly shows the whole cluster: its own task is in it, without filters."""
+    own = membership.own
+    return own is not None and _filters(membership).get(own[:2]) == ()
+
+
+def _seen_by(task: _Key, shown: Mapping[_Texts, tuple[tuple[Sight, ...], tuple[Sight, ...]]]) -> frozenset[_Texts]:
     job, index = task
+    return frozenset(
+        texts for texts, (sees, _) in shown.items() if any(s.job == job and s.start <= index < s.stop for s in sees)
+    )
+
+
+def _blocked(
+    hidden: tuple[Sight, ...], filters: Mapping[_Key, _Texts], seen_by: frozenset[_Texts]
+) -> tuple[Sight, ...]:
+    """Mark the hidden tasks that do not see back: with those there is no connection at all."""
+    tasks = [(one.job, index) for one in hidden for index in range(one.start, one.stop)]
+    runs = _runs(tasks, key=lambda task: filters.get(task) in seen_by)
+    return tuple(Sight(job, start, stop, blocked=filters.get((job, start)) not in seen_by) for job, start, stop in runs)
+
+
+def _filters(membership: Membership) -> dict[_Key, _Texts]:
+    declared, own = membership.device_filters(), membership.own
+    filters: dict[_Key, _Texts] = {
+        (job, index): declared.get(job, {}).get(index, ()) for job, index, _ in membership.tasks()
+    }
+    if own is not None and own[:2] not in {task[:2] for task in Membership(membership.view, None).tasks()}:
+        # A view holds the filters of the tasks that it shows, and this one does not show its own task.
+        filters[own[:2]] = None
+    return filters
+
+
+def _devices(membership: Membership, job: str, index: int) -> tuple[str, ...]:
+    """List a task's devices: TensorFlow gives each task a CPU."""
     counts = membership.device_counts(job, index)
-    devices = ["CPU:0", *(f"{device}:{number}" for device, count in counts.items() for number in range(count))]
-    names = [f"/job:{job}/replica:0/task:{index}/device:{device}" for device in devices]
-    return tuple(text for text in texts if any(device_filter_matches(text, name) for name in names))
+    return ("CPU:0", *(f"{device}:{number}" for device in sorted(counts) for number in range(counts[device])))
 
 
-def _runs(tasks: Iterable[_Key], key: Callable[[_Key], Any]) -> list[list[_Key]]:
-    """Group neighbouring tasks of one job for which the key is the same."""
-    ordered = sorted(tasks)
-    places = {task: task[1] - number for number, task in enumerate(ordered)}
-    return [list(run) for _, run in groupby(ordered, lambda task: (task[0], places[task], key(task)))]
+def _sights(texts: _Texts, devices: dict[_Key, tuple[str, ...]]) -> tuple[tuple[Sight, ...], tuple[Sight, ...]]:
+    if not texts:
+        return tuple(Sight(*run) for run in _runs(list(devices))), ()
+    shown = {task: _shown(texts, task, names) for task, names in devices.items()}
+    seen, hidden = [], []
+    for job, start, stop in _runs(list(devices), key=lambda task: shown[task]):
+        by, some = shown[job, start]
+        if by:
+            seen.append(Sight(job, start, stop, by, some))
+        else:
+            hidden.append(Sight(job, start, stop))
+    return tuple(seen), tuple(hidden)
 
 
-def _spell(run: list[_Key]) -> str:
-    (job, start), (_, last) = run[0], run[-1]
-    return f"/job:{job}/task:{start}" if start == last else f"/job:{job}/task:{start}-{last}"
+def _without(sights: tuple[Sight, ...], job: str, index: int) -> tuple[Sight, ...]:
+    left: list[Sight] = []
+    for one in sights:
+        if one.job == job and one.start <= index < one.stop:
+            left += [replace(one, stop=index)] * (one.start < index)
+            left += [replace(one, start=index + 1)] * (index + 1 < one.stop)
+        else:
+            left.append(one)
+    return tuple(left)
+
+
+def _shown(texts: tuple[str, ...], task: _Key, devices: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the filters that show a task, and the devices that they show where these are not all."""
+    job, index = task
+    by, some = set(), []
+    for device in devices:
+        name = f"/job:{job}/replica:0/task:{index}/device:{device}"
+        matching = {text for text in texts if device_filter_matches(text, name)}
+        by |= matching
+        some += [device] * bool(matching)
+    return tuple(text for text in texts if text in by), tuple(some) if len(some) < len(devices) else ()
+
+
+def _runs(tasks: Sequence[_Key], key: Any = lambda _: None) -> list[tuple[str, int, int]]:
+    """Group neighbouring tasks of one job for which the key is the same: job, start and stop of each group."""
+    runs: list[tuple[str, int, int]] = []
+    last: Any = None
+    for task in tasks:
+        job, index = task
+        now = key(task)
+        if runs and runs[-1][0] == job and runs[-1][2] == index and now == last:
+            runs[-1] = (job, runs[-1][1], index + 1)
+        else:
+            runs.append((job, index, index + 1))
+        last = now
+    return runs
+
+
+def _sight_as_json(sight: Sight) -> dict[str, Any]:
+    told = {"by": sight.by, "devices": sight.devices, "blocked": sight.blocked}
+    return {
+        "job": sight.job,
+        "tasks": [sight.start, sight.stop],
+        **{key: value for key, value in told.items() if value},
+    }
+
+
+def _spell(job: str, start: int, stop: int) -> str:
+    return f"/job:{job}/task:{start}" if stop == start + 1 else f"/job:{job}/task:{start}-{stop - 1}"
 
 
 def _run(options: argparse.Namespace) -> int:
     membership, _ = command.read(options.directory)
-    command.say("\n".join(lines(membership)))
+    command.say(as_json(membership) if options.json else as_text(membership))
     return command.DONE
 
 
@@ -79,5 +236,6 @@ MATRIX: Final = command.Command(
     description="Print for each task which others it sees, and the device filters that show them. It shows what this "
     "task's view holds: ask a task without device filters to see all.",
     codes=command.READING,
+    options=command.JSON,
     run=_run,
 )

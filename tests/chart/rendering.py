@@ -68,6 +68,7 @@ class Helm:
         *options: str,
         release: str = "r",
         namespace: str = "home",
+        tests: bool = False,
     ) -> list[Object]:
         """Return all objects of a release; nobody may change them, as the same values are rendered only once.
 
@@ -77,9 +78,11 @@ class Helm:
             options: of ``helm template``.
             release: its name.
             namespace: where it is installed.
+            tests: whether with what is there for the time of ``helm test`` alone.
         """
         given = {"crds": {"enabled": False}, **(values or {})}
-        command = ("template", release, str(CHART), "--namespace", namespace, *options)
+        without = () if tests else ("--skip-tests",)
+        command = ("template", release, str(CHART), "--namespace", namespace, *without, *options)
         key = json.dumps([command, given])
         if key not in self._rendered:
             answer = self.run(*command, values=given)

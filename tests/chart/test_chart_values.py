@@ -301,9 +301,11 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
     ids=["a server without the kind", "a server with it", "no server"],
 )
 def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
-    objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds))
+    objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds), tests=True)
     assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == is_there
     assert any("use" in rule["verbs"] for role in of_kind(objects, "ClusterRole") for rule in role["rules"]) == is_there
+    of_the_test = look(objects, "Role:r-tfcluster-operator-test.rules")
+    assert any(rule["resources"] == ["pods"] for rule in of_the_test) == is_there
 
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
@@ -314,7 +316,7 @@ def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, wor
 
 
 def test_labels_of_all_reach_all(helm: Helm):
-    objects = helm.render({**EVERYTHING, "crds": {}})
+    objects = helm.render({**EVERYTHING, "crds": {}}, tests=True)
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
 

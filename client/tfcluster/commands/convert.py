@@ -12,7 +12,8 @@ import click
 from tfcluster.commands import output
 from tfcluster.commands.options import api_of, examples, kubernetes
 from tfcluster.convert import report
-from tfcluster.convert.documents import convert_object, convert_text
+from tfcluster.convert.check import compare
+from tfcluster.convert.documents import Stream, convert_object, convert_text
 from tfcluster.convert.tfjob import Outcome
 from tfcluster.errors import ExitCode, ManifestError
 from tfcluster.kube.api import TFJOBS
@@ -27,11 +28,12 @@ _REMOVE_FIRST: Final = (
 @click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, or - for standard input.")
 @click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="Convert a TFJob from Kubernetes.")
+@click.option("--check", is_flag=True, help="Verify that TF_CONFIG is the same for every replica.")
 @click.option("--quiet", "-q", is_flag=True, help="Report only what is lost or rejected.")
 @kubernetes
 @examples("""
 $ tfcluster convert -f tfjob.yaml
-$ tfcluster convert -f tfjob.yaml -q > tfcluster.yaml
+$ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
@@ -40,14 +42,15 @@ def convert_command(
     *,
     files: tuple[str, ...],
     names: tuple[str, ...],
+    check: bool,
     quiet: bool,
     **place: Any,
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
     The manifests go to stdout, with all other objects of the files, which are not changed. The report goes to stderr.
-    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected;
-    in that case nothing is printed.
+    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or
+    --check finds a difference; in that case nothing is printed.
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")
@@ -55,12 +58,14 @@ def convert_command(
     if names:
         api = api_of(**place)
         streams += [(api.server, convert_object(api.get(TFJOBS, name))) for name in names]
+    proved = True
     for name, stream in streams:
         _tell(report.lines(stream, name, quiet=quiet))
+        proved = _check(stream) and proved if check else proved
     for name in names:
         output.say(_REMOVE_FIRST.format(name=name))
     outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
-    if Outcome.REJECTED in outcomes:
+    if Outcome.REJECTED in outcomes or not proved:
         ctx.exit(ExitCode.FAILED)
     # NB: a file may begin without a separator, and end without a line end.
     texts = [stream.text if stream.text.endswith("\n") else f"{stream.text}\n" for _, stream in streams]
@@ -88,3 +93,14 @@ def _read(file: str) -> str:
 def _tell(lines: Iterator[report.Line]) -> None:
     for line in lines:
         output.console(err=True).print(output.styled(line.text, line.style))
+
+
+def _check(stream: Stream) -> bool:
+    proved = True
+    for conversion in stream.conversions:
+        if conversion.cluster is None:
+            continue
+        comparison = compare(conversion.job, conversion.cluster)
+        proved = comparison.proves and proved
+        _tell(report.checked(comparison))
+    return proved

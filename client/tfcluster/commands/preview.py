@@ -1,10 +1,11 @@
-"""``tfcluster render``, ``validate`` and ``diff``: what a manifest means, and what applying it would do."""
+"""``tfcluster render``, ``validate``, ``diff`` and ``matrix``: what a manifest means, and what applying it would do."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tfcluster.commands import options
-from tfcluster.commands.options import TaskName
+from tfcluster.commands.options import ClusterName, TaskName
 from tfcluster.commands.output import console, data, say, styled, write_file
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tfcluster.client import Client
     from tfcluster.preview.diff import Edit
     from tfcluster.preview.render import TaskView
+    from tfcluster_operator.declaration.spec import TFCluster
 
 
 @click.command()
@@ -257,3 +259,96 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
     for pods in document["pods"]:
         pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
     return {"differs": edit.differs, **document}
+
+
+_MOST: Final = 24
+
+
+@click.command()
+@click.argument("name", type=ClusterName(), required=False)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    help="A manifest instead of a running cluster.",
+)
+@options.place_if_needed
+@options.output("table", "json", "yaml")
+@options.examples("""
+    $ tfcluster matrix digits
+    $ tfcluster matrix -f digits.yaml
+""")
+def matrix_command(
+    *,
+    connect: Callable[[], Client],
+    namespace: str | None,
+    name: str | None,
+    files: tuple[str, ...],
+    output: str,
+) -> None:
+    """Show which tasks see each other, by device filter and network policy.
+
+    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
+    sees now.
+    """
+    from tfcluster.matrix import grid_lines, grid_of, membership_of
+    from tfcluster_resolver.commands import matrix
+
+    if bool(name) == bool(files):
+        raise click.UsageError("name a TFCluster, or a manifest with -f")
+    cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
+    membership = membership_of(cluster)
+    if output != "table":
+        document = json.loads(matrix.as_json(membership, whole=True))
+        data({**document, "notes": [*_notes(cluster)]}, output)
+        return
+    grid = grid_of(membership, most=_MOST)
+    if grid is not None:
+        click.echo("\n".join(grid_lines(grid, fancy=_knows_unicode())) + "\n")
+    click.echo(matrix.as_text(membership, whole=True))
+    for note in _notes(cluster):
+        click.echo(note)
+
+
+def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
+    from tfcluster.manifest.files import read
+    from tfcluster.manifest.validate import declare
+
+    return declare(read(files).only(), namespace or "default")
+
+
+def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
+    from tfcluster.errors import ManifestError
+    from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+
+    with connect() as client:
+        body: Any = client.get(name)
+    try:
+        return parse(body)
+    except InvalidSpecError as error:
+        raise ManifestError(f"the operator cannot use {name}:", error.problems) from error
+
+
+def _notes(cluster: TFCluster) -> Iterator[str]:
+    from tfcluster_operator.declaration.spec import EVALUATOR
+
+    evaluator = cluster.job(EVALUATOR)
+    if evaluator is not None:
+        seen = f"sees what {', '.join(evaluator.filters)} show" if evaluator.filters else "sees every task"
+        yield f"The evaluator {seen}, and no task sees it: it is in no ClusterSpec."
+    match cluster.isolation.mode:
+        case "None":
+            yield "No isolation: every pod in the network can reach every task."
+        case "Cluster":
+            yield "Isolation Cluster: only pods of this cluster can reach a task."
+        case _:
+            yield "Isolation DeviceFilters: tasks can reach each other if one sees the other."
+    if cluster.isolation.mode != "None" and cluster.isolation.allow_from:
+        yield "spec.isolation.allowFrom also allows others."
+
+
+def _knows_unicode() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "Look": {
         "status": "Show a cluster with its tasks, or all clusters.",
         "logs": "Print the logs of tasks, many tasks in one stream.",
+        "matrix": "Show which tasks see each other, by device filter and network policy.",
         "wait": "Wait until a TFCluster reaches a goal.",
         "events": "Print the events of a cluster and its pods, the oldest first.",
         "doctor": "Find problems of the installation or a cluster, and what to do.",
@@ -53,7 +54,7 @@ _MODULES: Final = {
     "logs": ("logs", "events", "wait"),
     "doctor": ("doctor", "version"),
     "make": ("create", "apply"),
-    "preview": ("render", "validate", "diff"),
+    "preview": ("render", "validate", "diff", "matrix"),
     "convert": ("convert",),
     "change": ("scale", "suspend", "resume", "restart", "delete"),
     "port_forward": ("port-forward",),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from tfcluster.convert.check import Comparison
 from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.documents import Stream
 from tfcluster.convert.tfjob import Outcome, Verdict, spelled
+from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
 
+_SHOWN: Final = 8
 #: The headings, and the style of each; what is the same is only counted.
 _HEADINGS: Final = {
     Outcome.REJECTED: ("Rejected", "bad"),
@@ -64,3 +67,31 @@ def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
     for (words, target), paths in groups.items():
         where = " → ".join(part for part in (", ".join(paths), target) if part)
         yield f"{where}: {words}" if words else where
+
+
+def checked(comparison: Comparison) -> Iterator[Line]:
+    if not comparison.told:
+        yield Line("  Check: neither sets TF_CONFIG, since there is a single replica.", "good")
+        return
+    unwanted = [one for one in comparison.differences if not one.wanted]
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.differences:
+        if one.wanted:
+            wanted.setdefault((one.words, one.wanted), []).append(one.task)
+    if unwanted:
+        yield Line("  Check: TF_CONFIG would differ:", "bad")
+        yield from (Line(f"    {one.task}: {one.words}") for one in unwanted[:_SHOWN])
+        yield from _more(len(unwanted))
+    else:
+        same = "the same ClusterSpec" + (", but for defects of TFJob" if wanted else "")
+        yield Line(
+            f"  Check: {comparison.replicas} replicas find {same}; only the domain of addresses differs.", "good"
+        )
+    for (words, why), tasks in list(wanted.items())[:_SHOWN]:
+        yield Line(f"    {few(tasks, 4)}: {words}: wanted ({why})")
+    yield from _more(len(wanted))
+
+
+def _more(count: int) -> Iterator[Line]:
+    if count > _SHOWN:
+        yield Line(f"    and {count - _SHOWN} more like these")

@@ -108,7 +108,7 @@ def test_dynamic_workers_become_device_filters():
     assert jobs["ps"]["taskDeviceFilters"] == {"0": ["/job:ps/task:0"], "1": ["/job:ps/task:1"]}
     assert not {"deviceFilters", "taskDeviceFilters"} & (jobs["chief"].keys() | jobs["evaluator"].keys())
     assert jobs["worker"]["restartPolicy"] == "OnFailure"
-    assert "goes on" in words(manifest, Outcome.LOSSY, "spec.tfReplicaSpecs.Worker.restartPolicy")
+    assert "continues" in words(manifest, Outcome.LOSSY, "spec.tfReplicaSpecs.Worker.restartPolicy")
     alone = spec_of(tfjob({"Worker": {"replicas": 2}}, enableDynamicWorker=True))["jobs"]["worker"]
     assert alone["taskDeviceFilters"] == {"0": ["/job:worker/task:0"], "1": ["/job:worker/task:1"]}
     many = tfjob({"PS": {"replicas": 513}, "Worker": {}}, enableDynamicWorker=True)

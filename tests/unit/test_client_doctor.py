@@ -109,7 +109,7 @@ def without_a_rule(spec):
         (edited(without_a_rule), "definition", "failed", "a rule of spec"),
         (edited(with_a_field), "definition", "warning", "spec.colour"),
         ({"definition": FORBIDDEN}, "definition", "ok", "cannot be seen: it is forbidden"),
-        ({"operators": []}, "operator", "warning", "somebody has reported"),
+        ({"operators": []}, "operator", "warning", "an operator has reported"),
         ({"operators": [], "reported": False}, "operator", "failed", "no Deployment"),
         ({"operators": [], "everywhere": False}, "operator", "unknown", "ask an administrator"),
         ({"operators": FORBIDDEN}, "operator", "unknown", "forbidden"),

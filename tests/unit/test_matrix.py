@@ -116,7 +116,7 @@ def test_matrix_prints_what_it_does_not_know(in_pod, monkeypatch, capsys):
     monkeypatch.setenv(contract.ENV_JOB, "worker")
     assert main(["matrix"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    assert last.startswith("Tasks that this one does not see, and their device filters, may be missing here")
+    assert last.startswith("Tasks that this one does not see, and their device filters, can be missing here")
     assert lines == [
         "n/c, epoch 4: each task sees itself, and",
         "/job:ps/task:0-1 sees",

@@ -95,6 +95,20 @@ def test_custom_image_has_the_versions_of_the_tests() -> None:
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE)[-1] == "65532:65532"
 
 
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_parameter_servers_of_a_page_run_a_server(page: Path) -> None:
+    """A ps runs no program of the user's: it has ``taskServer``, or a command, or shares the template of a chief."""
+    for text in re.findall(r"^```yaml[^\n]*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for manifest in yaml.safe_load_all(text) if "kind: TFCluster" in text else ():
+            jobs = manifest["spec"]["jobs"] if manifest["kind"] == "TFCluster" else {}
+            if "ps" in jobs and jobs["ps"]["template"] is not jobs.get("chief", {}).get("template"):
+                (main, *_) = jobs["ps"]["template"]["spec"]["containers"]
+                assert jobs["ps"].get("taskServer") or main.get("command"), f"{page.name}: {manifest['metadata']}"
+
+
 # --- the docs site: what its hook makes of links and fences
 
 

@@ -147,6 +147,7 @@ class Faults(Interceptor):
             key = (request.resource, f"{request.path} {asked} {request.headers.get('Accept', '')}")
             self._lists.setdefault(key, []).append(answer)
             if key in self._stale:
+                self.over_at = max(self.over_at, _now())
                 return self._stale.pop(key)
         return answer
 

@@ -103,20 +103,6 @@ spec:
               resources: {limits: {nvidia.com/gpu: 1}}
 """,
     ),
-    "all workers decide": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: mirrored-all}
-spec:
-  successPolicy: AllWorkers
-  tfReplicaSpecs:
-    Worker:
-      replicas: 3
-      template: {spec: {containers: [{name: tensorflow, image: 'registry.example/mirrored:1'}]}}
-""",
-    ),
     "v1beta2": _of(
         0,
         """
@@ -189,28 +175,6 @@ spec:
             - {name: tensorflow, image: 'registry.example/inception:3', args: ["--job-dir=gs://bucket/out"]}
 """,
     ),
-    "v1alpha2 in capitals": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1alpha2
-kind: TFJob
-metadata:
-  name: example-tfjob
-spec:
-  tfReplicaSpecs:
-    MASTER:
-      replicas: 1
-      template:
-        spec:
-          containers:
-            - image: registry.example/digits:gpu
-              name: tensorflow
-              resources:
-                limits:
-                  nvidia.com/gpu: 1
-          restartPolicy: OnFailure
-""",
-    ),
     "v1alpha2 with a field of v1alpha1": _of(
         3,
         """
@@ -268,6 +232,7 @@ metadata:
   finalizers: [example.com/accounting]
 spec:
   runPolicy:
+    managedBy: kueue.x-k8s.io/multikueue
     suspend: true
     schedulingPolicy:
       minAvailable: 3
@@ -344,19 +309,6 @@ spec:
       template: {spec: {containers: [{name: tensorflow, image: i}]}}
 """,
     ),
-    "another operator's": _of(
-        3,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: elsewhere}
-spec:
-  runPolicy: {managedBy: kueue.x-k8s.io/multikueue, cleanPodPolicy: All}
-  tfReplicaSpecs:
-    Worker:
-      template: {spec: {containers: [{name: tensorflow, image: i}]}}
-""",
-    ),
     "fields out of place": _of(
         3,
         """
@@ -373,18 +325,6 @@ spec:
       template:
         labels: {a: b}
         spec: {containers: [{name: tensorflow, image: i, comand: [x]}]}
-""",
-    ),
-    "another type": _of(
-        3,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: other}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-    Reader: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
     ),
     "JSON": _of(
@@ -419,40 +359,6 @@ items:
       tfReplicaSpecs:
         Worker:  # alone
           template: {spec: {containers: [{name: tensorflow, image: i, command: [x]}]}}
-""",
-    ),
-    "only ps": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: servers}
-spec:
-  tfReplicaSpecs:
-    PS: {replicas: 2, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-    ),
-    "always": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: for-ever}
-spec:
-  tfReplicaSpecs:
-    Worker: {replicas: 2, restartPolicy: Always, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-    ),
-    "no workers yet": _of(
-        3,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: idle}
-spec:
-  tfReplicaSpecs:
-    PS: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-    Worker: {replicas: 0, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
     ),
     "Kubernetes' YAML": _of(
@@ -585,187 +491,53 @@ spec:
 }
 
 
-#: What is refused, by why; with words of the message.
+def _refused(workers: str, spec: str = "", *, name: str = "x", version: str = "v1") -> str:
+    """Make a TFJob whose workers, and whose spec beside them, are written so."""
+    metadata = f"apiVersion: kubeflow.org/{version}\nkind: TFJob\nmetadata: {{name: {name}}}\n"
+    return f"{metadata}spec: {{{spec} tfReplicaSpecs: {{{workers}}}}}\n"
+
+
+_TEMPLATE: Final = "template: {spec: {containers: [{name: tensorflow, image: i}]}}"
+
+
+def _worker(spec: str = "", container: str = "") -> str:
+    return f"Worker: {{template: {{spec: {{{spec} containers: [{{name: tensorflow, image: i, {container}}}]}}}}}}"
+
+
+_OWN_FOLDER: Final = _worker(
+    "volumes: [{name: tfcluster-view, emptyDir: {}}],",
+    "env: [{name: TFCLUSTER_JOB, value: x}], volumeMounts: [{name: tfcluster-view, mountPath: /etc/tfcluster}]",
+)
+_HALF: Final = "resources: {limits: {nvidia.com/gpu: 0.5}}"
+_NUMBERS: Final = "runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1, ttlSecondsAfterFinished: 1h},"
+
+#: What is rejected, by why; with words of the message.
 REFUSED: Final = {
     "a part of a device": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: half}
-spec:
-  tfReplicaSpecs:
-    Worker:
-      template:
-        spec:
-          initContainers: [{name: before, image: i, resources: {limits: {nvidia.com/gpu: 500m}}}]
-          containers: [{name: tensorflow, image: i, resources: {limits: {nvidia.com/gpu: 0.5}}}]
-""",
+        _refused(_worker(f"initContainers: [{{name: x, image: i, {_HALF}}}],", _HALF)),
         "a device is granted whole",
     ),
-    "an older version": (
-        """
-apiVersion: kubeflow.org/v1alpha1
-kind: TFJob
-metadata: {name: old}
-spec:
-  replicaSpecs:
-    - {replicas: 1, tfReplicaType: MASTER, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        "is none of kubeflow.org/v1,",
-    ),
-    "nothing in a type": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: empty}
-spec: {tfReplicaSpecs: {Worker: null}}
-""",
-        "there is nothing in it",
-    ),
-    "a type twice": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: twice}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-    WORKER: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        "it is Worker once more",
-    ),
-    "chief and master": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: both}
-spec:
-  tfReplicaSpecs:
-    Chief: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-    Master: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        "both Chief and Master",
-    ),
-    "a long name": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: a-name-that-is-much-too-long-for-a-service-of-its-own-and-more}
-spec:
-  tfReplicaSpecs:
-    Worker: {replicas: 11, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        "shorten metadata.name",
-    ),
-    "a name with dots": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: 7.digits}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        '"7.digits" cannot name a Service',
-    ),
-    "the node's network": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: node}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {hostNetwork: true, containers: [{name: tensorflow, image: i}]}}}
-""",
-        "take each other's ports",
-    ),
+    "an older version": (_refused(_worker(), version="v1alpha1"), "is none of kubeflow.org/v1,"),
+    "nothing in a type": (_refused("Worker: null"), "there is nothing in it"),
+    "a type twice": (_refused(f"{_worker()}, WORKER: {{{_TEMPLATE}}}"), "it is Worker once more"),
+    "chief and master": (_refused(f"Chief: {{{_TEMPLATE}}}, Master: {{{_TEMPLATE}}}"), "both Chief and Master"),
+    "a long name": (_refused(f"Worker: {{replicas: 11, {_TEMPLATE}}}", name="a" * 61), "shorten metadata.name"),
+    "a name with dots": (_refused(_worker(), name="7.digits"), '"7.digits" cannot name a Service'),
+    "the node's network": (_refused(_worker("hostNetwork: true,")), "take each other's ports"),
     "a policy that is none": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: typo}
-spec:
-  runPolicy: {cleanPodPolicy: Never}
-  tfReplicaSpecs:
-    Worker: {restartPolicy: OnError, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
+        _refused(f"Worker: {{restartPolicy: OnError, {_TEMPLATE}}}", "runPolicy: {cleanPodPolicy: Never},"),
         "is none of OnFailure, Always, Never, ExitCode",
     ),
-    "numbers that are none": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: numbers}
-spec:
-  runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1, ttlSecondsAfterFinished: 1h}
-  tfReplicaSpecs:
-    Worker: {replicas: -1, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
-        "write 1 at least",
-    ),
-    "no container": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: bare}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: []}}}
-""",
-        "write 1 at least",
-    ),
+    "numbers that are none": (_refused(f"Worker: {{replicas: -1, {_TEMPLATE}}}", _NUMBERS), "write 1 at least"),
+    "no container": (_refused("Worker: {template: {spec: {containers: []}}}"), "write 1 at least"),
     "containers that are none": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: maps}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: {name: tensorflow, image: i}, volumes: x}}}
-    PS: {template: {spec: {containers: [null, x]}}}
-""",
+        _refused("Worker: {template: {spec: {containers: {name: tensorflow}, volumes: x}}}"),
         "this must be a list",
     ),
-    "a field of the wrong type": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: typed}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: i, env: {A: b}}]}}}
-""",
-        "this must be a list, and is",
-    ),
-    "our own folder": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: folder}
-spec:
-  tfReplicaSpecs:
-    Worker:
-      template:
-        spec:
-          volumes: [{name: tfcluster-view, emptyDir: {}}]
-          containers:
-            - name: tensorflow
-              image: i
-              env: [{name: TFCLUSTER_JOB, value: x}]
-              volumeMounts: [{name: tfcluster-view, mountPath: /etc/tfcluster}]
-""",
-        "mount yours elsewhere",
-    ),
+    "a field of the wrong type": (_refused(_worker(container="env: {A: b}")), "this must be a list, and is"),
+    "our own folder": (_refused(_OWN_FOLDER), "mount yours elsewhere"),
     "a master that never ends": (
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: endless}
-spec:
-  tfReplicaSpecs:
-    Master: {restartPolicy: Always, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
-""",
+        _refused(f"Master: {{restartPolicy: Always, {_TEMPLATE}}}, Worker: {{{_TEMPLATE}}}"),
         "set restartPolicy: OnFailure",
     ),
 }

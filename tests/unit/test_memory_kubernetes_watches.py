@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from support.memory_kubernetes import TFCLUSTERS, MemorySession
 from unit.async_tests import virtual
-from unit.memory_world import PODS, Watcher, ask, make_kube, named, pod, refusal_of
+from unit.memory_world import Watcher, ask, make_kube, named, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 def make_session():
@@ -20,37 +18,6 @@ def make_session():
 
 def names_of(listed):
     return [one["metadata"]["name"] for one in listed["items"]]
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ({"labelSelector": "app"}, ["a", "b"]),
-        ({"labelSelector": "app=x"}, ["a"]),
-        ({"labelSelector": "app==y"}, ["b"]),
-        ({"labelSelector": "app!=x"}, ["b", "c"]),
-        ({"labelSelector": "!app"}, ["c"]),
-        ({"labelSelector": "app in (y, z)"}, ["b"]),
-        ({"labelSelector": "app notin (y, z)"}, ["a", "c"]),
-        ({"fieldSelector": "metadata.name=b"}, ["b"]),
-        ({"fieldSelector": "metadata.name!=b", "labelSelector": "app"}, ["a"]),
-        ({}, ["a", "b", "c"]),
-    ],
-    ids=str,
-)
-@virtual
-async def test_memory_kubernetes_lists_what_a_selector_matches(query, names):
-    kube, session = make_session()
-    for name, labels in (("c", {}), ("a", {"app": "x"}), ("b", {"app": "y"})):
-        kube.create("configmaps", "default", named(name, labels=labels))
-    status, listed = await ask(session, "GET", MAPS, params=query)
-    assert (status, names_of(listed)) == (200, names)
-
-
-def test_memory_kubernetes_refuses_selectors_that_it_cannot_read():
-    kube = make_kube()
-    assert refusal_of(kube.list, "pods", None, "a in b").status == 400
-    assert refusal_of(kube.list, "pods", None, "a=(b").status == 400
 
 
 @virtual
@@ -98,16 +65,6 @@ async def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
     assert (future[0], future[1]["message"]) == (504, "Timeout: Too large resource version: 99999, current: 1005")
 
 
-@virtual
-async def test_memory_kubernetes_lists_metadata_alone():
-    kube, session = make_session()
-    kube.create("configmaps", "default", {**named("a"), "data": {"v": "1"}})
-    _, listed = await ask(session, "GET", MAPS, headers={"Accept": PARTIAL})
-    assert (listed["kind"], listed["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
-    assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
-    assert names_of(listed) == ["a"]
-
-
 async def watch_pods(kube, session, acts, **params):
     """Watch while something is done, for a second and more."""
     watcher = Watcher(session, timeoutSeconds="1", **params)
@@ -116,26 +73,6 @@ async def watch_pods(kube, session, acts, **params):
     acts(kube)
     await following
     return watcher
-
-
-@virtual
-async def test_memory_kubernetes_a_watch_tells_every_change_in_order():
-    """From a version on, with the object as it was then; it ends after timeoutSeconds without an error."""
-
-    def acts(kube):
-        kube.create("pods", "default", pod("b"))
-        kube.patch("pods", "default", "a", {"metadata": {"labels": {"x": "1"}}})
-        kube.delete("pods", "default", "b")
-
-    kube, session = make_session()
-    kube.create("pods", "default", pod("a"))
-    started = asyncio.get_running_loop().time()
-    watcher = await watch_pods(kube, session, acts, resourceVersion=str(kube.revision))
-    lasted = asyncio.get_running_loop().time() - started
-    assert watcher.heard == [("ADDED", "b"), ("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "b")]
-    assert [one["object"]["metadata"]["resourceVersion"] for one in watcher.events] == ["1003", "1004", "1005", "1006"]
-    assert (watcher.events[0]["object"]["kind"], watcher.events[0]["object"]["apiVersion"]) == ("Pod", "v1")
-    assert (watcher.end, round(lasted, 2)) == (None, 1.0)
 
 
 @virtual
@@ -149,29 +86,6 @@ async def test_memory_kubernetes_a_watch_without_version_begins_with_what_exists
     assert plain.heard == [("ADDED", "a"), ("ADDED", "b")]
     assert streamed.heard == [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")]
     assert streamed.events[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-
-@virtual
-async def test_memory_kubernetes_what_leaves_a_selector_is_deleted_to_the_watch():
-    """Into the selector is ADDED; out of it is DELETED, with the state before and the new version."""
-
-    def acts(kube):
-        kube.create("pods", "default", pod("a"))
-        for value in ("1", "2", None, "3"):
-            kube.patch("pods", "default", "a", {"metadata": {"labels": {"x": value}}})
-        kube.delete("pods", "default", "a")
-
-    kube, session = make_session()
-    watcher = await watch_pods(kube, session, acts, resourceVersion="1001", labelSelector="x")
-    seen = [(one["type"], one["object"]["metadata"]) for one in watcher.events]
-    assert [(kind, metadata["labels"]["x"], metadata["resourceVersion"]) for kind, metadata in seen] == [
-        ("ADDED", "1", "1003"),
-        ("MODIFIED", "2", "1004"),
-        ("DELETED", "2", "1005"),
-        ("ADDED", "3", "1006"),
-        ("MODIFIED", "3", "1007"),
-        ("DELETED", "3", "1008"),
-    ]
 
 
 @virtual
@@ -232,25 +146,3 @@ async def test_memory_kubernetes_a_watch_ends_with_its_kind():
     assert (watcher.heard, watcher.end) == ([("DELETED", "c")], None)
     assert gone == (404, "404 page not found\n")
     assert again.events[0]["object"]["code"] == 410
-
-
-@virtual
-async def test_memory_kubernetes_watches_share_no_fate():
-    """A watch of one namespace, one name or metadata alone tells only of these."""
-
-    def acts(kube):
-        kube.create("namespaces", "", named("n"))
-        kube.create("pods", "n", pod("a"))
-        kube.create("pods", "default", pod("b"))
-
-    kube, session = make_session()
-    one = Watcher(session, PODS, resourceVersion="1001", timeoutSeconds="1")
-    every = Watcher(session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1")
-    name = Watcher(session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1", fieldSelector="metadata.name=a")
-    tasks = [asyncio.create_task(watcher.follow()) for watcher in (one, every, name)]
-    await asyncio.sleep(0.1)
-    acts(kube)
-    await asyncio.gather(*tasks)
-    assert one.heard == [("ADDED", "b")]
-    assert every.heard == [("ADDED", "a"), ("ADDED", "b")]
-    assert name.heard == [("ADDED", "a")]

@@ -1,10 +1,9 @@
-"""The installed operator, as the tests may treat it: kill it, take it away for a while, await it."""
+"""The installed operator, as the tests may treat it: take it away for a while, await it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from live_world import POD_DEADLINE_SECONDS, is_pod_ready
 from support.objects import LEASES, PODS, Kind, Object, Objects
@@ -50,28 +49,10 @@ class OperatorRelease:
             within=POD_DEADLINE_SECONDS,
         )
 
-    def kill(self) -> None:
-        """End the operator without a word to it, and return when its successor is ready."""
-        before = self.pods()
-        for name in before:
-            self._objects.delete(PODS, self.namespace, name, grace_seconds=0)
-        eventually(
-            self.readiness,
-            lambda ready: ready and all(ready.values()) and not ready.keys() & before.keys(),
-            what="another operator is ready",
-            within=POD_DEADLINE_SECONDS,
-        )
-
     def leader(self) -> str:
         """Return the identity that holds the release's Lease: the pod's name, and which process it is."""
         lease = self._objects.get(LEASES, self.namespace, self.deployment()["metadata"]["name"]) or {}
         return lease.get("spec", {}).get("holderIdentity") or ""
-
-    def restart(self) -> None:
-        """Begin to replace every operator, as ``kubectl rollout restart`` does."""
-        stamp = {"kubectl.kubernetes.io/restartedAt": datetime.now(UTC).isoformat()}
-        change = {"spec": {"template": {"metadata": {"annotations": stamp}}}}
-        self._objects.patch(DEPLOYMENTS, self.namespace, self.deployment()["metadata"]["name"], change)
 
     @contextmanager
     def absent(self) -> Iterator[None]:

@@ -70,10 +70,6 @@ threading.Thread(target=end, daemon=True).start()
 {LISTEN}
 """
 
-#: Prints its result and ends well.
-FINISH: Final = """
-print("the result is 42", flush=True)
-"""
 
 #: Fails in its first container, and listens in the next one of the same pod, which finds the mark of the first.
 CRASH_ONCE: Final = f"""

@@ -87,17 +87,3 @@ def test_rollout_outlives_a_crash_of_the_leader(
     assert gone == old
     assert running.status("c")["jobs"]["worker"]["disruptions"] == 0
     operator_release.await_available()
-
-
-def test_rollout_outlives_a_restart_of_the_operators(
-    running: LiveWorld, operator_release: OperatorRelease, tell_figure: Callable[[str], None]
-) -> None:
-    """A rolling upgrade of the operator hands over by release: each pod is replaced exactly once."""
-    old = sorted(running.uids().items())
-
-    away, gone = change_leaders(running, operator_release, lambda _: operator_release.restart())
-
-    tell_figure(f"another operator led {away:.1f} s after the restart was asked for, the start of new pods included")
-    assert gone == old
-    assert running.status("c")["jobs"]["worker"]["disruptions"] == 0
-    operator_release.await_available()

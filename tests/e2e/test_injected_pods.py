@@ -10,7 +10,7 @@ from live_world import POD_DEADLINE_SECONDS, LiveWorld, is_pod_ready
 from support.objects import CONFIG_MAPS, PODS, Object
 from support.waiting import eventually
 from support.world import task_names
-from task_programs import LISTEN, PORT, pod_template
+from task_programs import PORT
 
 ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
 #: Prints where the package is imported from, or that there is none.
@@ -22,8 +22,6 @@ try:
 except ImportError as error:
     print(json.dumps(type(error).__name__))
 """
-#: Prints the entries of a variable.
-ENTRIES = "import json, os, sys; print(json.dumps(os.environ.get(sys.argv[1], '').split(':')))"
 
 
 def stock(image: str, **container: Any) -> Object:
@@ -131,59 +129,3 @@ def test_server_ends_when_it_is_told_to(world, training_image):
     ]
     # Killed after the grace period, it would be 137.
     assert set(ends) == {143}
-
-
-@pytest.fixture(scope="module")
-def with_paths(shared_world: LiveWorld) -> LiveWorld:
-    """Tasks whose PYTHONPATH comes from everywhere that Kubernetes knows."""
-    shared_world.objects.create(
-        CONFIG_MAPS,
-        shared_world.namespace,
-        {"metadata": {"name": "mine"}, "data": {"PYTHONPATH": "/from/a:/map", "OTHER": "x"}},
-    )
-    sources: dict[str, Object] = {
-        "none": {},
-        "value": {"env": [{"name": "ROOT", "value": "/app"}, {"name": "PYTHONPATH", "value": "$(ROOT)/lib:/more"}]},
-        "key": {
-            "env": [
-                {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "mine", "key": "PYTHONPATH"}}},
-                {"name": "AFTER", "value": "$(PYTHONPATH)"},
-            ]
-        },
-        "whole": {"envFrom": [{"configMapRef": {"name": "mine"}}]},
-    }
-    template = {job: pod_template(shared_world.image, LISTEN, **fields) for job, fields in sources.items()}
-    shared_world.launch("p", {job: {"template": template[job]} for job in sources})
-    shared_world.await_ready("p")
-    return shared_world
-
-
-@pytest.mark.parametrize(
-    ("job", "entries"),
-    [
-        ("none", [ZIP]),
-        ("value", ["/app/lib", "/more", ZIP]),
-        ("key", ["/from/a", "/map", ZIP]),
-        ("whole", ["/from/a", "/map", ZIP]),
-    ],
-)
-def test_the_users_search_path_comes_first(with_paths, job, entries):
-    """Whatever the user put on PYTHONPATH, by value, by key or as a whole, is there, and the archive after it."""
-    assert with_paths.python(f"p-{job}-0", ENTRIES, "PYTHONPATH") == entries
-
-
-def test_variables_that_build_on_the_search_path_have_it(with_paths):
-    """A variable after PYTHONPATH that names it gets the value that the program sees."""
-    assert with_paths.python("p-key-0", ENTRIES, "AFTER") == ["/from/a", "/map", ZIP]
-
-
-def test_without_injection_nothing_is_delivered(world, training_image):
-    """``delivery: None``: no ConfigMap, no volume, no variable, and the package is not there."""
-    world.launch("c", {"worker": {"template": pod_template(training_image, LISTEN)}}, resolver={"delivery": "None"})
-    world.await_ready("c")
-
-    assert (sorted(world.config_maps()), world.resolver_copies()) == (["c-worker"], {})
-    pod = world.demand(PODS, "c-worker-0")
-    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["tfcluster-view"]
-    assert world.python("c-worker-0", WHERE) == "ModuleNotFoundError"
-    assert world.python("c-worker-0", ENTRIES, "PYTHONPATH") == [""]

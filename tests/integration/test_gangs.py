@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kubernetes import client
 from support.audit import AuditLog, Request
 from support.control_planes import administrator_of, namespace_on, operator_on
 from support.metrics import Scrape
@@ -144,24 +143,6 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
     assert Scrape(running.scrape()[0]).not_zero("tfcluster_clusters_waiting") == {}
 
 
-def test_without_gangs_two_clusters_hold_up_each_other(gangs):
-    """What gangs are for: each has two of its three tasks, and waits forever for what the other holds."""
-    for name in ("first", "second"):
-        gangs.launch(name, {"worker": asking(2)})
-        await_ready(gangs, name)
-    for name in ("first", "second"):
-        gangs.scale(name, replicas=3)
-
-    for name in ("first", "second"):
-        gangs.await_condition(name, "Ready", status="False", reason="TasksNotReady")
-        eventually(
-            lambda name=name: gangs.get(PODS, f"{name}-worker-2"),
-            lambda pod: pod is not None and "Insufficient" in str(pod["status"].get("conditions")),
-            what=f"the third task of {name} has no place",
-        )
-        assert len(placed(gangs, name)) == 2
-
-
 def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
     """Two of five workers are enough; of the others as many run as there is room for."""
     gangs.launch("c", {"chief": {}, "worker": {**asking(5), "minReplicas": 2}}, scheduling={"gang": {}})
@@ -194,33 +175,6 @@ def test_lost_tasks_of_a_running_gang_come_back_one_by_one(gangs):
         for name in lost
         if name in pods and pods[name]["metadata"]["uid"] != lost[name]
     )
-
-
-def test_resumed_gang_waits_for_room_again(gangs):
-    """While it was suspended another took its place."""
-    gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
-    await_ready(gangs, "c")
-    gangs.edit("c", {"suspend": True})
-    gangs.await_pods_of("c", [])
-    gangs.launch("other", {"worker": asking(2)})
-    await_ready(gangs, "other")
-    gangs.edit("c", {"suspend": False})
-    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
-    assert placed(gangs, "c") == set()
-
-    gangs.remove("other")
-    await_ready(gangs, "c")
-    assert groups(gangs) == {"c.1": 3}
-
-
-def test_gang_that_asks_for_too_much_is_made_smaller(gangs):
-    """Ten GPUs on a node of eight: scaled down it has its places, without a new start."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
-    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
-    gangs.scale("c", replicas=4)
-    await_ready(gangs, "c")
-
-    assert groups(gangs) == {"c.0": 4}
 
 
 def test_waiting_gang_survives_the_end_of_its_group(gangs):
@@ -279,18 +233,6 @@ def test_gang_that_is_given_up_takes_what_there_is(gangs):
     eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
 
 
-def test_gang_that_finds_no_room_in_time_fails(gangs):
-    """It is over forever, it says what was missing, and it leaves nothing that waits."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling={"gang": {"timeoutSeconds": 3}})
-
-    told = gangs.await_condition("c", "Failed", status="True", reason="GangTimeout")["message"]
-    assert told.startswith(
-        "gang c.0: its 5 tasks could not be scheduled within spec.scheduling.gang.timeoutSeconds, 3 s: "
-    )
-    assert "Insufficient nvidia.com/gpu" in told
-    eventually(lambda: (gangs.pods_of("c"), groups(gangs)), lambda left: left == ({}, {}), what="nothing waits")
-
-
 def test_gang_that_gives_up_tries_again_when_it_is_resumed(gangs, server):
     """Its pods go while there is no room; the same command that resumes a suspended cluster starts it."""
     gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
@@ -320,22 +262,6 @@ def test_deleted_cluster_leaves_no_group(gangs):
     gangs.remove("c")
 
     eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
-
-
-@pytest.mark.parametrize(
-    ("scheduling", "words"),
-    [
-        ({"gang": {"timeoutSeconds": 0}}, "should be greater than or equal to 1"),
-        ({"gang": {"onTimeout": "Suspend"}}, "set timeoutSeconds, or remove onTimeout"),
-        ({"gang": {"onTimeout": "Wait", "timeoutSeconds": 1}}, 'supported values: "Fail", "Suspend"'),
-    ],
-)
-def test_wrong_gang_is_refused_at_admission(home, scheduling, words):
-    """The server says what is wrong."""
-    with pytest.raises(client.ApiException) as refused:
-        home.launch("c", {"worker": {}}, scheduling=scheduling)
-
-    assert words in str(refused.value.body).replace('\\"', '"')
 
 
 def test_rights_on_pod_groups_are_all_used(gangs, server, everything, running):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.lives import await_all_replaced, launch_running
-from support.manifests import pod_template
+from support.lives import launch_running
 from support.metrics import Scrape, documented, families
 from support.objects import PODS, TFCLUSTERS, Kind, Objects
 from support.operator_process import OperatorProcess
@@ -121,67 +120,3 @@ def test_clusters_and_tasks_are_counted_by_what_they_are(world, kubelet, observe
     then = observed.until(lambda now: not now.not_zero("tfcluster_clusters_not_ready"), "all are ready")
     assert then.value("tfcluster_not_ready_oldest_seconds") == 0
     assert then.value("tfcluster_leader") == 1
-
-
-def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, observed):
-    """Failures of three causes, a success, a disruption, an edit of the template and one of a pod: each is one."""
-    before = observed.scrape()
-    always = {"replicas": 1, "restartPolicy": "Always"}
-    jobs = {"worker": {"replicas": 3}, "ps": {"replicas": 2, "restartScope": "Job"}, "my_data": always}
-    old = launch_running(world, kubelet, "replaced", jobs, backoffLimit=100, updateStrategy={"type": "Recreate"})
-    world.await_condition("replaced", "Ready", status="True")
-
-    kubelet.fail("replaced-worker-0", exit_code=3)
-    kubelet.fail("replaced-worker-1", exit_code=137, reason="OOMKilled")
-    kubelet.fail("replaced-ps-0", exit_code=139)
-    kubelet.succeed("replaced-my-data-0")
-    kubelet.disrupt("replaced-worker-2")
-    new = await_all_replaced(world, kubelet, "replaced", old)
-    kubelet.run(*new)
-    world.await_condition("replaced", "Ready", status="True")
-
-    now = observed.scrape()
-    assert now.since(before, "tfcluster_task_failures_total") == {
-        ("ExitCode", "worker"): 1,
-        ("OOMKilled", "worker"): 1,
-        ("KilledBySignal", "ps"): 1,
-    }
-    # A scope's pods go together, the one that failed among them.
-    assert now.since(before, "tfcluster_pod_replacements_total") == {
-        ("PodFailed",): 2,
-        ("RestartedTogether",): 2,
-        ("PodEnded",): 1,
-        ("PodDisrupted",): 1,
-    }
-    assert world.status("replaced")["restarts"] == sum(now.since(before, "tfcluster_task_failures_total").values())
-
-    world.edit("replaced", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
-    workers = {name: uid for name, uid in new.items() if "worker" in name}
-    kubelet.run(*await_all_replaced(world, kubelet, "replaced", workers))
-    world.await_condition("replaced", "Ready", status="True")
-
-    last = observed.scrape()
-    assert last.since(now, "tfcluster_pod_replacements_total") == {("TemplateChanged",): 3}
-    assert last.since(now, "tfcluster_task_failures_total") == {}
-
-
-def test_a_standby_counts_no_cluster(control_plane, world, observed, tmp_path):
-    """An operator that stands by says so, tells of its own requests and watches, and of no TFCluster."""
-    world.launch("alone", {"worker": {}})
-    world.await_settled("alone")
-    now = "2100-01-01T00:00:00.000000Z"
-    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
-    world.objects.create(LEASES, world.namespace, {"metadata": {"name": "tfcluster-operator"}, "spec": spec})
-    standby = OperatorProcess(kubeconfig=Path(control_plane.kubeconfig), log=tmp_path / "standby.log")
-    try:
-        where = ("--namespace", world.namespace)
-        standby.start(arguments=(*where, "--leader-election", "--lease-namespace", world.namespace))
-        told = Scrape(standby.scrape()[0])
-    finally:
-        standby.kill()
-    assert (told.value("tfcluster_leader"), observed.scrape().value("tfcluster_leader")) == (0, 1)
-    of_the_leader = ("tfcluster_clusters", "tfcluster_tasks", "tfcluster_queue_depth", "tfcluster_clusters_not_ready")
-    assert [name for name, _ in told if name in of_the_leader] == []
-    assert told.not_zero("tfcluster_passes_total") == {}
-    assert told.value("tfcluster_api_requests_total", verb="watch", code="200") >= 4
-    assert told.value("tfcluster_api_requests_total", verb="get", code="200") >= 1

@@ -179,69 +179,6 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
     assert found["d-worker-0"] == found["d-worker-1"] != found["d-ps-0"]
 
 
-def test_whoever_is_lost_comes_back_to_the_others(home):
-    """The task that chose the zone and another one: the zone of the others is the fullest of all, and still theirs."""
-    home.launch("c", {"worker": asking(3, 4)}, scheduling=NEAR)
-    await_ready(home, "c")
-    zone = the_only(places(home, "c"), count=3)
-    for pod in ("c-worker-0", "c-worker-2"):
-        assert await_back(home, "c", pod) == zone
-
-
-def test_task_waits_for_room_in_the_zone_of_the_others(home):
-    """It may not go elsewhere, and says so; when there is room it comes."""
-    home.launch("c", {"worker": asking(2, 8)}, scheduling=NEAR)
-    await_ready(home, "c")
-    zone = the_only(places(home, "c"), count=2)
-    home.scale("c", replicas=3)
-    eventually(
-        lambda: home.get(PODS, "c-worker-2"),
-        lambda pod: pod is not None and "didn't match pod affinity rules" in str(pod["status"].get("conditions")),
-        what="the third task has no place",
-    )
-    home.scale("c", replicas=2)
-    await_ready(home, "c")
-    assert the_only(places(home, "c"), count=2) == zone
-
-
-def test_clusters_of_one_namespace_do_not_draw_each_other(home):
-    """One name begins with the other; each cluster has a zone of its own choice."""
-    cordon(home, but="a")
-    home.launch("c", {"worker": asking(2, 4)}, scheduling=NEAR)
-    await_ready(home, "c")
-    cordon(home, "a")
-    home.launch("c-worker", {"worker": asking(2, 4)}, scheduling=NEAR)
-    await_ready(home, "c-worker")
-    assert the_only(places(home, "c"), count=2) == "a"
-    assert the_only(places(home, "c-worker"), count=2) != "a"
-
-
-def test_restarted_cluster_may_choose_another_zone(home):
-    """It is suspended while its zone is closed: nothing holds its tasks there."""
-    cordon(home, but="a")
-    home.launch("c", {"chief": asking(1, 1), "worker": asking(2, 1)}, scheduling=NEAR)
-    await_ready(home, "c")
-    assert the_only(places(home, "c"), count=3) == "a"
-    cordon(home, "a")
-    home.edit("c", {"suspend": True})
-    home.await_pods_of("c", [])
-    home.edit("c", {"suspend": False})
-    await_ready(home, "c")
-    assert the_only(places(home, "c"), count=3) in {"b", "c"}
-
-
-def test_parameter_servers_are_spread_over_hosts(home):
-    """Six hosts, six of them; without the rule the seventh GPU of a host would do for another."""
-    home.launch(
-        "c",
-        {"ps": asking(6, 1), "worker": asking(2, 1)},
-        scheduling={"spread": [{"jobs": ["ps"], "topologyKey": HOST}]},
-    )
-    await_ready(home, "c")
-    hosts = places(home, "c", HOST)
-    assert len({host for pod, host in hosts.items() if pod.startswith("c-ps-")}) == 6
-
-
 def test_colocated_gang_has_its_places_in_one_zone(home):
     """All at once and all together; who is lost comes back there by itself."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})

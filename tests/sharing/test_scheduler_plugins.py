@@ -127,32 +127,3 @@ def test_lost_task_of_a_running_gang_comes_back_alone(gangs):
     assert LABEL not in gangs.demand(PODS, "c-worker-1")["metadata"]["labels"]
     assert gangs.demand(PODS, "c-worker-1")["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
     assert gangs.demand(POD_GROUPS_OF_PLUGINS, "c.0")["spec"] == {"minMember": 3}
-
-
-def test_gang_that_asks_for_too_much_is_made_smaller(gangs):
-    """Ten GPUs on a node of eight: scaled down it has its places, without a new start."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
-    await_waiting(gangs, "c")
-    assert placed(gangs, "c") == set()
-    gangs.scale("c", replicas=4)
-    await_ready(gangs, "c")
-
-    assert gangs.demand(POD_GROUPS_OF_PLUGINS, "c.0")["spec"] == {"minMember": 4}
-
-
-def test_resumed_gang_waits_for_room_again(gangs):
-    """While it was suspended another took its place."""
-    gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
-    await_ready(gangs, "c")
-    gangs.edit("c", {"suspend": True})
-    gangs.await_pods_of("c", [])
-    gangs.launch("other", {"worker": asking(2)})
-    await_ready(gangs, "other")
-    gangs.edit("c", {"suspend": False})
-    await_waiting(gangs, "c")
-    assert placed(gangs, "c") == set()
-
-    gangs.remove("other")
-    await_ready(gangs, "c")
-    pods = gangs.pods_of("c").values()
-    assert {pod["metadata"]["labels"][LABEL] for pod in pods} == {"c.1"}

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from aiohttp import web
-
-from .waiting import GUARD
 
 Object = dict[str, Any]
 _CLUSTERS = "tfclusters"
@@ -204,22 +200,6 @@ class SmallServer:
         if self.lease is None:
             return web.json_response({"reason": "NotFound", "message": "no such lease"}, status=404)
         return web.json_response(self.lease)
-
-
-@contextmanager
-def in_a_thread(server: SmallServer) -> Iterator[SmallServer]:
-    """Serve from a thread of its own, for tests that start processes."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="small-server", daemon=True)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(GUARD)
-    try:
-        yield server
-    finally:
-        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(GUARD)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def write_kubeconfig(server: SmallServer, folder: Path) -> Path:

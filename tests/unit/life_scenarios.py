@@ -20,7 +20,6 @@ from tfcluster_operator.plan.actions import Delete, Plan
 from tfcluster_operator.report.status import status_of
 
 SUBJECT: Final = "demo-worker-1"
-BACKOFF_LIMIT: Final = 3
 _TEMPLATE: Final = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 _ROUNDS: Final = 12
 

@@ -72,24 +72,6 @@ def test_definition_is_up_to_date_and_small_enough_to_apply(definition: dict[str
     assert applied_size(definition) < 240_000
 
 
-def test_check_finds_an_edited_result(copy: Path) -> None:
-    result = copy / "crds" / "tfcluster.yaml"
-    edited = result.read_text(encoding="utf-8").replace("maximum: 10000", "maximum: 10001")
-    result.write_text(edited, encoding="utf-8")
-    checked = generate(copy, "--check")
-    assert checked.returncode == 1
-    assert "crds/tfcluster.yaml is not what its sources say" in checked.stdout
-    assert result.read_text(encoding="utf-8") == edited
-
-
-def test_an_edited_source_reaches_the_definition(copy: Path) -> None:
-    source, result = (copy / "crds" / name for name in ("sources/definition.yaml", "tfcluster.yaml"))
-    source.write_text(source.read_text(encoding="utf-8").replace("maximum: 10000", "maximum: 9"), encoding="utf-8")
-    done = [generate(copy, *words).returncode for words in (("--check",), (), ("--check",))]
-    assert done == [1, 0, 0]
-    assert result.read_text(encoding="utf-8").count("maximum: 9\n") == source.read_text("utf-8").count("maximum: 9\n")
-
-
 def test_every_field_of_ours_has_a_description(schema: dict[str, Any]) -> None:
     """``kubectl explain`` has words for each of our fields, items and map values: sentences that end."""
     silent = [
@@ -181,46 +163,6 @@ def test_kubernetes_fields_have_kubernetes_descriptions(schema: dict[str, Any]) 
     silent = [path for path in fields if not described[path].get("description", "").endswith((".", "!", "?"))]
     assert len(fields) > 800
     assert silent == []
-
-
-def test_descriptions_of_kubernetes_give_way(copy: Path, definition: dict[str, Any]) -> None:
-    """Where the definition would become too large, Kubernetes' deepest descriptions go, and none of ours."""
-    generator = copy / "crds" / "generate.py"
-    code = generator.read_text(encoding="utf-8")
-    generator.write_text(code.replace("APPLIED_LIMIT: Final = 240_000", "APPLIED_LIMIT: Final = 140_000"))
-    generated = generate(copy)
-    assert generated.returncode == 0, generated.stderr
-    smaller = yaml.safe_load((copy / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
-    assert 139_500 < applied_size(smaller) <= 140_000
-    (version,), (whole,) = smaller["spec"]["versions"], definition["spec"]["versions"]
-    kept = {path: part.get("description") for path, part in walk(version["schema"]["openAPIV3Schema"])}
-    lost = [
-        path
-        for path, part in walk(whole["schema"]["openAPIV3Schema"])
-        if part.get("description") and kept[path] is None
-    ]
-    depth = {path: path.count(".") + path.count("[]") for path in kept}
-    shallowest = min(depth[path] for path in lost)
-    assert all(path.startswith(f"{POD}.") for path in lost)
-    assert [path for path in kept if kept[path] and path.startswith(f"{POD}.") and depth[path] > shallowest] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("Pods run. They end.", "Pods run."),
-        ("Required. A list of terms. More", "Required. A list of terms."),
-        ("A resource, e.g. cpu, by name. More.", "A resource, e.g. cpu, by name."),
-        ("a fragment without a stop", "a fragment without a stop."),
-        ("One sentence\nover two lines. Another.", "One sentence over two lines."),
-        ("How:\n\n- this\n- that", "How."),
-        ("version 1.2 is meant. More.", "version 1.2 is meant."),
-    ],
-)
-def test_first_sentence(text: str, sentence: str) -> None:
-    program = "import sys; sys.path.insert(0, 'crds'); import generate; print(generate.first_sentence(sys.argv[1]))"
-    answer = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert answer.stdout == f"{sentence}\n"
 
 
 def test_pod_template_is_kubernetes_own(schema: dict[str, Any]) -> None:

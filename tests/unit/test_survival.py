@@ -32,8 +32,6 @@ Story = Callable[[World], Awaitable[None]]
 
 #: Seconds after which an obstacle that is gone no longer holds anything up.
 _SOON = 10.0
-#: An outdated definition is looked at again after a minute.
-_NEXT_LOOK = 65.0
 
 
 def live(story: Story) -> None:

@@ -9,7 +9,6 @@ from tfcluster.local.store import BUILT_IN, Answer, Change, Refusal, Request, Re
 from tfcluster.local.store.binding import with_condition
 from tfcluster.local.store.core import Actor
 from tfcluster.local.store.deleting import DeleteOptions, delete
-from tfcluster.local.store.selectors import selector_of
 from tfcluster.local.store.state import Storage, Version, private_copy
 
 from .admission import Admission, AdmissionHook, check_quota
@@ -131,14 +130,6 @@ class MemoryKubernetes(Store):
         storage.ended = True
         del self.state.storages[plural]
         storage.wake()
-
-    def delete_collection(self, plural: str, namespace: str | None = None, labels: str = "") -> int:
-        """Delete the objects that match a label selector; gives how many."""
-        storage = self.state.demand(plural)
-        found = [one for one in storage.every(namespace) if selector_of(labels, "")(one.body)]
-        for version in found:
-            delete(self, storage, version, DeleteOptions(propagation="Background"), Actor(_ADMIN, _ADMIN))
-        return len(found)
 
     def delete_namespace(self, name: str, *, user: str = _ADMIN) -> None:
         """Delete a namespace with all that it holds; it is gone when the last of that is."""

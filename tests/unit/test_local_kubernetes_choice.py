@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from local_kubernetes import __main__ as command_line
 from local_kubernetes import checkout, choice, doctor, kind
 from local_kubernetes.progress import LocalKubernetesError
 
@@ -78,35 +77,6 @@ def test_choice_of_the_user_is_checked_and_one_that_was_made_is_remembered(local
         choice.choose()
 
 
-def test_current_cluster_has_no_fake_devices(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
-    monkeypatch.setenv(choice.VARIABLE, "current")
-    assert command_line.main(["device", "unhealthy", "GPU-0003"]) == 1
-    assert "no fake devices run there" in capsys.readouterr().err
-
-
-def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
-    monkeypatch.delenv("TFCLUSTER_KIND_IMAGE", raising=False)
-    kind.up()
-    assert record.read_text().splitlines() == [
-        "kind get clusters",
-        f"kind create cluster --wait=3m --name=tfcluster --kubeconfig={local}/kubeconfig",
-        "docker exec tfcluster-control-plane test -e /usr/local/bin/fake-gpu-plugin",
-        "docker cp --quiet /cache/hyperkube tfcluster-control-plane:/usr/local/bin/fake-gpu-plugin",
-        "docker exec tfcluster-control-plane pgrep -f /usr/local/bin/fake-gpu-plugin",
-        f"docker exec --detach tfcluster-control-plane {kind.PLUGIN} --unhealthy-dir={kind.UNHEALTHY}",
-    ]
-
-
-def test_kind_node_gets_the_image_under_its_name(local, record, tmp_path):  # noqa: ARG001 - likewise
-    archive = tmp_path / "image.tar"
-    archive.write_text("the archive\n")
-    kind.load_image(archive, "localhost/x:1")
-    assert record.read_text().splitlines() == [
-        f"docker exec --interactive {kind.NODE} ctr --namespace=k8s.io images import --index-name localhost/x:1 -",
-        "the archive",
-    ]
-
-
 def test_current_kubeconfig_is_copied_whole(local):
     (local / "bin").mkdir()
     kubectl = local / "bin" / "kubectl"
@@ -140,28 +110,6 @@ def test_current_cluster_without_kubectl_is_an_error_that_says_what_to_do(local,
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LocalKubernetesError, match="no kubectl on PATH: install it"):
         checkout.link_users_tools()
-
-
-def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
-    (tmp_path / "runc").touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert str(doctor._command("runc")) == "ok      command runc"
-    assert str(doctor._command("ctr")) == "MISSING command ctr: apt-get install --no-install-recommends containerd"
-
-
-def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, monkeypatch, tmp_path, capsys):  # noqa: ARG001
-    """For a cluster that one has, kubectl, helm and a program that pushes are looked for, and nothing of a node."""
-    for name in ("helm", "docker"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv(choice.VARIABLE, "current")
-    assert command_line.main(["doctor"]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "MISSING command kubectl: install it: https://kubernetes.io/docs/tasks/tools",
-        "ok      command helm, or Go to build it",
-        "ok      command skopeo or docker, to push images",
-    ]
 
 
 def test_what_only_tests_need_is_installed_with_the_rest(monkeypatch, tmp_path):

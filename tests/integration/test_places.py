@@ -179,6 +179,18 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
     assert found["d-worker-0"] == found["d-worker-1"] != found["d-ps-0"]
 
 
+def test_parameter_servers_are_spread_over_hosts(home):
+    """Six hosts, six of them; without the rule the seventh GPU of a host would do for another."""
+    home.launch(
+        "c",
+        {"ps": asking(6, 1), "worker": asking(2, 1)},
+        scheduling={"spread": [{"jobs": ["ps"], "topologyKey": HOST}]},
+    )
+    await_ready(home, "c")
+    hosts = places(home, "c", HOST)
+    assert len({host for pod, host in hosts.items() if pod.startswith("c-ps-")}) == 6
+
+
 def test_colocated_gang_has_its_places_in_one_zone(home):
     """All at once and all together; who is lost comes back there by itself."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})

@@ -75,7 +75,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever asks for a command's help, or for an error, must not wait for the libraries of the client.
+    # Imported on first use, so that a command's help or an error does not wait for the client's libraries.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - likewise

@@ -16,7 +16,7 @@ def _end(*_: object) -> None:
 
 _HEEDS_CTRL_C = signal.getsignal(signal.SIGINT) is signal.default_int_handler
 if _HEEDS_CTRL_C:
-    # The imports take a while, in which Ctrl-C would end in a traceback.
+    # The imports take a while; Ctrl-C during them would end in a traceback.
     signal.signal(signal.SIGINT, _end)
 
 from tfcluster.commands.root import root
@@ -26,7 +26,7 @@ _PLUGIN = "kubectl-tfcluster"
 
 def main() -> None:
     """Run the command line; the process exits with one of :class:`tfcluster.errors.ExitCode`."""
-    # Python has no stream where the shell closed it (`>&-`), and the next file would get its number.
+    # If the shell closed a stream (`>&-`), Python sets it to None, and the next opened file would get its number.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Complete a command line for kubectl, which passes the words after ``kubectl tfcluster`` as arguments."""
+    """Complete a command line for kubectl; the arguments are the words after ``kubectl tfcluster``."""
     words = sys.argv[1:]
     from tfcluster.commands.root import candidates  # noqa: PLC0415 - only kubectl's completion asks
 

@@ -10,20 +10,20 @@ from tfcluster.errors import ConflictError, ManifestError, NotFoundError, Refuse
 from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Object, Resource
 from tfcluster.manifest.files import Manifest, Manifests
 
-#: What others need comes first; all other kinds come after these.
+#: Kinds that other objects depend on are applied first, in this order; all other kinds follow.
 _FIRST: Final = ("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Role", "RoleBinding")
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of one object."""
+    """The outcome of applying one object."""
 
     body: Object
     outcome: str
     resource: Resource
 
     def __str__(self) -> str:
-        """Say it as kubectl does: ``tfcluster/digits created``."""
+        """Format the outcome as kubectl does: ``tfcluster/digits created``."""
         return f"{self.body['kind'].lower()}/{self.body['metadata']['name']} {self.outcome}"
 
 
@@ -37,7 +37,7 @@ class Applying:
     _known: dict[str, Sequence[Object]] = field(default_factory=dict)
 
     def apply(self, manifests: Manifests) -> Iterator[Applied]:
-        """Apply objects in the order in which they need each other, the TFClusters last."""
+        """Apply objects in the order of their dependencies, the TFClusters last."""
         for manifest in (*manifests.others, *manifests.clusters):
             check(manifest)
         for manifest in manifests.clusters:
@@ -54,7 +54,7 @@ class Applying:
         try:
             self._apply(manifest, dry_run=True)
         except NotFoundError:
-            # Its namespace, or the definition of TFClusters, may come with the same files.
+            # The same files might create its namespace or the CRD.
             return
 
     def _apply(self, manifest: Manifest, *, dry_run: bool) -> Applied:
@@ -73,7 +73,7 @@ class Applying:
         return Applied(body, "unchanged" if before is not None and _same(before, body) else "configured", resource)
 
     def _resource(self, manifest: Manifest) -> Resource:
-        """Ask the API server how objects of a kind are reached; raises ManifestError where it does not know them."""
+        """Ask the API server how to reach objects of a kind; raises ManifestError for an unknown kind."""
         version = str(manifest.body["apiVersion"])
         if version not in self._known:
             try:
@@ -90,7 +90,7 @@ class Applying:
 
 
 def check(manifest: Manifest) -> None:
-    """Check that it names an object; raises ManifestError where it has no apiVersion, kind or name."""
+    """Check that a manifest identifies an object; raises ManifestError if apiVersion, kind or name is missing."""
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
     about = manifest.body.get("metadata")
     if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
@@ -102,7 +102,7 @@ def check(manifest: Manifest) -> None:
 
 
 def _unknown(manifest: Manifest) -> ManifestError:
-    what = f"{manifest.place()}: the API server knows no {manifest.kind} of {manifest.body['apiVersion']}"
+    what = f"{manifest.place()}: the API server does not have the kind {manifest.kind} of {manifest.body['apiVersion']}"
     return ManifestError(what, hint="Is it spelt well? If it is of an add-on, install that first.")
 
 
@@ -111,7 +111,7 @@ def _in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _same(before: Object, after: Object) -> bool:
-    """Return whether an apply changed nothing; a status that changed in the meantime is no change of ours."""
+    """Return whether an apply changed nothing; a changed status is ignored, because other clients write it."""
 
     def told(body: Object) -> Object:
         about = {**body["metadata"], "managedFields": None, "resourceVersion": None}

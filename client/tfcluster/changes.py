@@ -21,10 +21,10 @@ _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What will be done to a TFCluster.
+    """A change of a TFCluster, before it is sent.
 
     Attributes:
-        patch: the merge patch; empty where all is as wanted already.
+        patch: the merge patch; empty if nothing has to change.
         words: what will happen, one sentence each.
         first: a merge patch that comes before it.
     """
@@ -61,20 +61,18 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
     else:
         drain = int(jobs[job].get("drainTimeoutSeconds", 0))
         after = f", {drain} s (drainTimeoutSeconds) after the others have the smaller view" if drain else ""
-        moves = (
-            f"To go: {few([spell(job, index) for index in reversed(range(replicas, now))])}{after}; the others stay."
-        )
+        moves = f"To be deleted: {few([spell(job, index) for index in reversed(range(replicas, now))])}{after}."
     return Change({"spec": {"jobs": {job: {"replicas": replicas}}}}, (first, moves, *words))
 
 
 def suspension(body: Mapping[str, Any]) -> Change:
     """Decide a suspension; raises NotRunningError."""
-    check_alive(body, "there is nothing to suspend")
+    check_alive(body, "it cannot be suspended")
     if body["spec"].get("suspend"):
         return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
     pods = sum(int(job.get("created") or 0) for job in ((body.get("status") or {}).get("jobs") or {}).values())
     words = (
-        f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
+        f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It does not have pods yet.",
         "To be kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
         "A resumed cluster starts from the beginning: a program continues where it was only from its own checkpoints.",
     )
@@ -88,7 +86,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
     if not body["spec"].get("suspend"):
         if conditions.by_type(body.get("status") or {}).get("Suspended", {}).get("reason") != reasons.GANG_TIMEOUT:
             return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
-        # The operator gave up by itself, and only an edit makes it try again.
+        # The operator stopped trying, and only an edit of the spec starts it again.
         first = {"spec": {"suspend": True}}
     total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
     started = f"To start from the beginning: {count(total, 'task')}, complete ones too."
@@ -97,7 +95,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
 
 
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what goes with a TFCluster, and what stays of what its pods use."""
+    """Say which objects are deleted with a TFCluster, and which objects that its pods use are kept."""
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
     total = sum(int(job.get("replicas", 1)) for job in jobs.values())
     gone = (
@@ -109,7 +107,7 @@ def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _used_by(template: Mapping[str, Any]) -> Iterator[str]:
-    """Name the objects of others that pods mount; volumes of kind ``ephemeral`` go with their pods."""
+    """Return the objects of other owners that pods mount; volumes of kind ``ephemeral`` are deleted with their pods."""
     for volume in (template.get("spec") or {}).get("volumes") or ():
         for kind, word, key in (
             ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
@@ -131,16 +129,16 @@ def check_alive(body: Mapping[str, Any], so: str) -> None:
 
 
 def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
-    """Say who acts on it, where that is not our operator."""
+    """Say which controller manages the TFCluster, if it is not this operator."""
     if not is_ours(body):
         yield f"spec.managedBy leaves it to {body['spec']['managedBy']}: what follows is up to that controller."
 
 
-#: What a restart notes in a job's template, as ``kubectl rollout restart`` does: who knows that knows this.
+#: The annotation that a restart sets in a job's template, the same as of ``kubectl rollout restart``.
 RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
 
 _REPLACEABLE: Final = ("Ready", "NotReady", "Pending")
-#: The states of a task that is started again without anybody's doing.
+#: The states of a task that the operator restarts without a command.
 _ON_THE_WAY: Final = {
     "Terminating": "its pod is terminating, and is replaced then",
     "StuckTerminating": "its pod is terminating, and is replaced when its node reports the end",
@@ -160,7 +158,7 @@ class Replacement(NamedTuple):
 
 
 def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> Change:
-    """Decide a new start of jobs: by a mark in their templates, except that OnDelete leaves the pods to the client."""
+    """Decide a restart of jobs: with an annotation in their templates; with OnDelete the client deletes the pods."""
     _check(body)
     try:
         cluster = parse(body)
@@ -195,7 +193,7 @@ def _how(cluster: TFCluster, job: str) -> str:
 def restart_by_deletion(
     body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], jobs: Sequence[str], now: float
 ) -> dict[TaskName, Replacement]:
-    """Decide a new start of jobs whose pods the operator leaves alone: each pod that runs is to be deleted."""
+    """Decide a restart of jobs whose pods the operator does not replace: each running pod is to be deleted."""
     uids = {one["metadata"]["name"]: str(one["metadata"]["uid"]) for one in pods}
     found: dict[TaskName, Replacement] = {}
     for one in picture_of(body, pods, now=now).tasks():

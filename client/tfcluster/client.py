@@ -44,13 +44,13 @@ class Condition:
     message: str
 
     def __bool__(self) -> bool:
-        """Whether it is true."""
+        """Whether its status is True."""
         return self.status == "True"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """How a TFCluster stood when it was looked at.
+    """The state of a TFCluster at the time of a request.
 
     Attributes:
         name: its name.
@@ -58,11 +58,11 @@ class ClusterStatus:
         uid: its UID.
         state: in one word: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating",
             "Unseen" or "Elsewhere", as ``tfcluster status`` has it.
-        cause: why, in the operator's words.
+        cause: why, with the operator's message.
         verdict: "Succeeded" or "Failed" where it has finished, else None.
         epoch: the number of its membership: it grows with each edit that changes what tasks see.
         restarts: how many failures were answered by a restart.
-        tasks: its tasks; none where this user may not list pods.
+        tasks: its tasks; empty if this user is not permitted to list pods.
         conditions: its conditions by type.
     """
 
@@ -109,7 +109,7 @@ class RunningCluster:
     uid: str
 
     def status(self) -> ClusterStatus:
-        """Say how it stands; see Client.status."""
+        """Return its status; see Client.status."""
         return self.client.status(self.name, self.namespace)
 
     def wait(
@@ -124,7 +124,7 @@ class RunningCluster:
         return self.client.logs(self.name, tasks, self.namespace, follow=follow, **options)
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
-        """Return what happened to it and its pods; see Client.events."""
+        """Return the events of it and of its pods; see Client.events."""
         return self.client.events(self.name, self.namespace, follow=follow)
 
     def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
@@ -163,7 +163,7 @@ def _ignore(words: str) -> None:
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
 Keep = Literal[False, True, "on_error"]
-#: What becomes of the pods of a TFCluster that is deleted.
+#: What happens to the pods of a deleted TFCluster.
 Cascade = Literal["background", "foreground", "orphan"]
 _CONFLICT: Final = 409
 _INVALID: Final = 422
@@ -191,7 +191,7 @@ class Client:
 
     @property
     def namespace(self) -> str:
-        """The namespace that is meant where none is named."""
+        """The namespace that is used if none is given."""
         return self.api.namespace
 
     def get(self, name: str, namespace: str | None = None) -> Object:
@@ -255,11 +255,11 @@ class Client:
             namespace: its namespace, if not the client's.
             uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits forever.
-            tell: called with what is waited for, at once and whenever that changes.
+            tell: called with what is waited for, immediately and whenever that changes.
 
         Raises:
             NoClusterError: it does not exist.
-            ClusterFailedError: it cannot come any more; the message says why.
+            ClusterFailedError: the goal cannot be reached any longer; the message says why.
             WaitTimeoutError: it took too long; the message says what was missing.
             RefusedError: the API server said no.
             ValueError: the goal is unknown.
@@ -285,7 +285,7 @@ class Client:
     ) -> Iterator[LogLine]:
         """Return the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
 
-        A task continues in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
+        A task continues in the pod that replaces another. A stream that breaks is opened again at the same line. Close
         the iterator to stop before its end.
 
         Args:
@@ -296,9 +296,9 @@ class Client:
             previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.
             container: the container; "" means the one that runs the task.
             tail: how many lines from the end of each log that is there; None means all.
-            since_seconds: how old its oldest line may be, in seconds; None means any age.
-            limit: how many logs may be followed at once.
-            tell: takes words: what is waited for, which pod follows which and why.
+            since_seconds: how old its oldest line can be, in seconds; None means any age.
+            limit: how many logs are followed at the same time at the most.
+            tell: called with messages: what is waited for, which pod follows which and why.
 
         Raises:
             NoClusterError: it does not exist.
@@ -314,10 +314,10 @@ class Client:
             yield from batch
 
     def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
-        """Return what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
+        """Return the events of a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
 
         Raises:
-            NoClusterError: it does not exist, and has no events.
+            NoClusterError: neither it nor any events about it exist.
             RefusedError: the API server said no.
         """
         body = self.api.find(TFCLUSTERS, name, namespace)
@@ -347,13 +347,13 @@ class Client:
         Args:
             manifest: a TFCluster, or any object that it needs, such as a ConfigMap.
             force: take over fields that another field manager set to other values.
-            dry_run: change nothing; only say what would come of it.
+            dry_run: change nothing; return what would result.
 
         Returns:
-            The object after it.
+            The object after the change.
 
         Raises:
-            ManifestError: it has no kind or name, or of a kind that the API server does not know.
+            ManifestError: its kind or name is missing, or the API server does not serve its kind.
             ConflictError: another field manager set a field to another value, and ``force`` is not given.
             RefusedError: the API server rejected it; the message names the field.
         """
@@ -378,15 +378,15 @@ class Client:
             cluster: the TFCluster.
             goal: what to wait for before the block begins, as in wait.
             timeout: how long at the most, in seconds; None waits forever.
-            keep: True never deletes it, "on_error" leaves it where the block ends with an exception.
-            tell: called with what is waited for, and with what stays.
+            keep: True never deletes it, "on_error" keeps it if the block ends with an exception.
+            tell: called with what is waited for, and with what is kept.
 
         Raises:
             ClusterFailedError: it failed before the block began; the message says why.
             WaitTimeoutError: it took too long; the message says what was missing.
             ConflictError: it exists, and another field manager set a field to another value.
             RefusedError: the API server said no.
-            ValueError: ``keep`` is nothing of these.
+            ValueError: ``keep`` is not one of these values.
         """
         if keep not in (True, False, "on_error"):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
@@ -415,7 +415,7 @@ class Client:
             failed = False
         finally:
             if created and not (keep is True or (keep == "on_error" and failed)):
-                # If it was deleted, or another one has the name by now, there is nothing of ours to delete.
+                # If it was deleted, or another object has the name now, there is no need to delete it.
                 with contextlib.suppress(NotFoundError, ConflictError):
                     self.api.delete(TFCLUSTERS, name, namespace, uid=running.uid)
             elif created:
@@ -548,7 +548,7 @@ class Client:
         return body
 
     def _this(self, name: str, namespace: str | None, uid: str) -> Object:
-        """Return a TFCluster; raises ConflictError where it is not the one of that UID."""
+        """Return a TFCluster; raises ConflictError if its UID is another one."""
         body = self.get(name, namespace)
         if uid and _uid_of(body) != uid:
             raise _reborn(name)
@@ -563,7 +563,7 @@ class Client:
         patches = [change.first, change.patch] if change.first else [change.patch]
         try:
             for one in patches:
-                # With its UID, so that the TFCluster is changed of which it was said, not a later one of that name.
+                # With its UID, so that another TFCluster that was created under the same name is not changed.
                 patch = {**one, "metadata": {"uid": about["uid"]}}
                 body = self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
         except RefusedError as error:
@@ -589,24 +589,24 @@ class Client:
         Args:
             name: its name.
             namespace: its namespace, if not the client's.
-            uid: delete it only if it still is this one.
-            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" leaves them; by
-                default "foreground" where it is waited for, else "background".
-            wait: come back when it is gone, and its pods with it.
+            uid: delete it only if it still has this UID.
+            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" keeps them; by default
+                "foreground" with ``wait``, else "background".
+            wait: return when it and its pods are deleted.
             timeout: how long to wait at the most, in seconds; None waits forever.
             dry_run: delete nothing; the API server says whether it would.
             tell: called with what is waited for.
 
         Raises:
             NoClusterError: it does not exist.
-            ConflictError: another one has the name by now.
-            WaitTimeoutError: it took too long; the message says what keeps it.
+            ConflictError: another object has the name now.
+            WaitTimeoutError: it took too long; the message says what blocks the deletion.
             RefusedError: the API server said no.
         """
         body = self.get(name, namespace)
         uid = uid or _uid_of(body)
         how = (cascade or ("foreground" if wait else "background")).capitalize()
-        with contextlib.suppress(NotFoundError):  # somebody else was faster
+        with contextlib.suppress(NotFoundError):  # it was deleted in the meantime
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
         if wait and not dry_run:
             self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=timeout, tell=tell)

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions whose words say what to do, and the exit codes of the commands."""
+"""The exceptions of the client, whose messages say what to do, and the exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """The exit codes of ``tfcluster``, for scripts."""
 
-    #: All went well.
+    #: The command succeeded.
     OK = 0
-    #: What was asked does not hold, or something differs, or it was rejected: the message says what to do.
+    #: A check failed, something differs, or a request was rejected: the message says what to do.
     FAILED = 1
     #: The command line is wrong; click's own code.
     USAGE = 2
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     DIFFERS = 1
     #: ``diff``: the comparison failed, likewise.
     NOT_COMPARED = 2
-    #: ``convert``: the result is complete but for what the report names.
+    #: ``convert``: the result is complete except for what the report lists.
     LOSSY = 3
     #: It took longer than ``--timeout``, as ``timeout(1)`` has it.
     TIMED_OUT = 124
@@ -47,8 +47,8 @@ class NoClusterError(TFClusterError):
 def no_cluster(name: str, namespace: str) -> NoClusterError:
     """Build the error for a TFCluster that does not exist."""
     return NoClusterError(
-        f"there is no TFCluster {name} in namespace {namespace}",
-        hint="List what is there with `tfcluster status`, in all namespaces with -A.",
+        f"TFCluster {name} not found in namespace {namespace}",
+        hint="List the TFClusters with `tfcluster status`, in all namespaces with -A.",
     )
 
 
@@ -67,7 +67,7 @@ class RefusedError(TFClusterError):
 
 
 class NotFoundError(RefusedError):
-    """It is not there."""
+    """The object does not exist."""
 
 
 class ConflictError(RefusedError):
@@ -75,11 +75,11 @@ class ConflictError(RefusedError):
 
 
 class UnreachableError(TFClusterError):
-    """No API server answers, or none is known."""
+    """The API server does not answer, or no API server is configured."""
 
 
 class ManifestError(TFClusterError):
-    """A file or object is no TFCluster that could be made.
+    """A file or object is not a valid manifest.
 
     Attributes:
         problems: one "path: what to do" each.
@@ -91,7 +91,7 @@ class ManifestError(TFClusterError):
 
 
 class NotRunningError(TFClusterError):
-    """The cluster has finished, is suspended or is being deleted: nothing of it runs that could be changed."""
+    """The cluster has finished, is suspended or is being deleted, so it cannot be changed in that way."""
 
 
 class ClusterFailedError(TFClusterError):

@@ -1,4 +1,4 @@
-"""The events of a TFCluster and of its pods, in the order in which they happened, and as they come."""
+"""The events of a TFCluster and of its pods, in order of time, existing ones and new ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Event:
         reason: in one word; of a TFCluster, docs/reference/conditions.md explains it.
         about: the task, such as "worker-0", or "" where it is about the TFCluster.
         object: the name of the object that it is about.
-        message: what happened, in words.
+        message: what happened.
         count: how often.
-        source: who tells it, such as "kubelet".
+        source: the component that reported it, such as "kubelet".
         uid: the UID of the Event object.
     """
 
@@ -69,13 +69,13 @@ def news(before: Mapping[str, Event], after: Iterable[Event]) -> Iterator[Event]
 
 
 def _jobs(cluster: Mapping[str, Any] | None) -> Iterator[str]:
-    """Name the jobs that are declared, and those that the status still knows."""
+    """Return the declared jobs, and those that are still in the status."""
     for part in ("spec", "status"):
         yield from ((cluster or {}).get(part) or {}).get("jobs") or {}
 
 
 def _task(name: str, jobs: Mapping[str, str], pod: str, *, gone: bool) -> str:
-    """Return the task whose pod has that name; "" where it is none of this cluster."""
+    """Return the task that a pod of this name runs; "" if the pod does not belong to this cluster."""
     parts = _POD.fullmatch(pod)
     if parts is None or not parts["stem"].startswith(f"{name}-"):
         return ""
@@ -101,7 +101,7 @@ def _event(body: Mapping[str, Any], about: str) -> Event:
 
 
 def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: str) -> Iterator[Event]:
-    """Return the events that there are, and those to come, until the TFCluster is deleted."""
+    """Return the existing and the new events, until the TFCluster is deleted."""
     known: dict[str, Event] = {}
     selections = [Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), Selection(EVENTS, namespace)]
     for clusters, events in snapshots(api, selections):

@@ -20,7 +20,7 @@ from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.manifest import DEFAULT_PORT
 from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
-#: What people look at in a browser: by the names of container ports, and by the ports that these programs choose.
+#: Programs that users open in a browser: by the names of container ports, and by the programs' default ports.
 TENSORBOARD: Final = "TensorBoard"
 JUPYTER: Final = "Jupyter"
 _NAMES: Final = {
@@ -37,7 +37,7 @@ _LAST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A port that the user named."""
+    """A port that the user requested."""
 
     remote: int
     local: int
@@ -63,7 +63,7 @@ class Forward:
 
     @property
     def scheme(self) -> str:
-        """How a browser reaches it; "" where it is not known to be for browsers."""
+        """The URL scheme for a browser; "" if the port is not known to serve a browser."""
         if not self.title:
             return ""
         return "https" if self.title == "HTTPS" else "http"
@@ -71,7 +71,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPort:
-    """A port that a template names."""
+    """A port that is declared in a template."""
 
     job: str
     port: int
@@ -80,18 +80,18 @@ class DeclaredPort:
 
 
 def read_wish(text: str) -> Wish:
-    """Read a port as LOCAL:REMOTE, REMOTE or :REMOTE, which takes a free one."""
+    """Read a port as LOCAL:REMOTE, REMOTE or :REMOTE, which uses a free local port."""
     local, colon, remote = text.rpartition(":")
     numbers = [part or "0" for part in ([local, remote] if colon else [text, text])]
     if not all(number.isascii() and number.isdecimal() and int(number) <= _LAST_PORT for number in numbers):
         raise ValueError(f"{text} is not a port: write REMOTE, such as 6006, or LOCAL:REMOTE, such as 8080:6006")
     if not int(numbers[1]):
-        raise ValueError(f"{text} names no port of the task: write LOCAL:REMOTE, such as 0:6006")
+        raise ValueError(f"{text} does not name a port of the task: write LOCAL:REMOTE, such as 0:6006")
     return Wish(remote=int(numbers[1]), local=int(numbers[0]))
 
 
 def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
-    """Return the TCP ports that the containers of a TFCluster's templates name."""
+    """Return the TCP ports that the containers of a TFCluster's templates declare."""
     for job, fields in sorted(((cluster.get("spec") or {}).get("jobs") or {}).items()):
         spec = (fields.get("template") or {}).get("spec") or {}
         for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -102,7 +102,7 @@ def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
 
 
 def task_port(cluster: Object, job: str) -> int:
-    """Return the port at which TensorFlow's server of a job's tasks listens."""
+    """Return the port of TensorFlow's server in a job's tasks."""
     spec = cluster.get("spec") or {}
     return int(((spec.get("jobs") or {}).get(job) or {}).get("port") or spec.get("port") or DEFAULT_PORT)
 
@@ -143,7 +143,7 @@ def _named(wish: Wish, found: Sequence[DeclaredPort], task: TaskName | None, job
 
 
 def _first_job(jobs: dict[str, int]) -> str:
-    """Choose the job whose first task speaks for the cluster: chief, else worker, else the first."""
+    """Choose the job whose first task represents the cluster: chief, else worker, else the first."""
     present = [job for job, count in jobs.items() if count]
     return next((job for job in (CHIEF, WORKER) if job in present), next(iter(present), WORKER))
 
@@ -247,7 +247,7 @@ class _Tunnel:
                 self._say(f"{self._task}: {self._last_error()}; trying again")
             self.stop()
         if now is None:
-            waits = pods[-1].words if pods else "there is no pod yet"
+            waits = pods[-1].words if pods else "its pod does not exist yet"
             self._say(f"{self._task} is not running: {waits or 'it has ended'}")
         elif self._process is None:
             if now.uid != self._pod:

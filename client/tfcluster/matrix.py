@@ -1,4 +1,4 @@
-"""Who sees whom as a grid: a row for each group of tasks that see, a column for each group that is seen."""
+"""The visibility of tasks as a grid: a row for each group of tasks that see, a column for each group that is seen."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tfcluster_operator.life.views import whole_view
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.commands.matrix import Row, rows
 
-#: What a cell says: the row's tasks see the column's, all of them or some devices or tasks of them; or do not, and the
-#: network may keep them apart, too; or both are one task.
+#: A cell: the row's tasks see all of the column's, or some of their devices or tasks, or none, or the network also
+#: blocks them, or both are the same task.
 Sees = Literal["sees", "partly", "hidden", "blocked", "self"]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring tasks of one job that see the same and are seen alike."""
+    """Neighbouring tasks of one job with the same visibility in both directions."""
 
     job: str
     start: int
     stop: int
 
     def __str__(self) -> str:
-        """Spell it, such as ``worker-0..3``."""
+        """Format it, such as ``worker-0..3``."""
         return spell(self.job, self.start, self.stop - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Who sees whom."""
+    """The visibility of tasks."""
 
     groups: tuple[Group, ...]
     cells: tuple[tuple[Sees, ...], ...]
 
 
 def membership_of(cluster: TFCluster) -> Membership:
-    """Return the membership as somebody sees it who sees everything."""
+    """Return the membership of an observer that sees all tasks."""
     return Membership(view=whole_view(cluster), own=None)
 
 
@@ -54,7 +54,7 @@ def grid_of(membership: Membership, *, most: int) -> Grid | None:
 
 
 def _groups(found: Sequence[Row]) -> Iterator[Group]:
-    """Cut each job wherever some row tells its tasks apart."""
+    """Split each job wherever a row distinguishes its tasks."""
     cuts: dict[str, set[int]] = {}
     for row in found:
         cuts.setdefault(row.job, set()).update((row.start, row.stop))
@@ -85,7 +85,7 @@ def _cell(row: Row, group: Group, column: Group) -> Sees:
     return "blocked" if any(one.blocked for one in hidden if column.stop <= one.stop) else "hidden"
 
 
-#: The sign for each cell, one without Unicode, and what it means.
+#: The sign for each cell, one without Unicode, and its meaning.
 SIGNS: Final[Mapping[Sees, tuple[str, str, str]]] = {
     "sees": ("●", "x", "sees"),
     "partly": ("◐", "/", "sees in part"),
@@ -99,7 +99,7 @@ def grid_lines(grid: Grid, *, fancy: bool) -> list[str]:
     at = 0 if fancy else 1
     names = [str(group) for group in grid.groups]
     width = max(map(len, names), default=0)
-    # A column's number stands above it; its name is that of the row with the same number.
+    # A column's number is above it; its name is that of the row with the same number.
     digits = len(str(len(names)))
     numbers = " ".join(f"{number:>{digits}}" for number in range(1, len(names) + 1))
     lines = [f"{'':{width + digits + 2}}{numbers}"]

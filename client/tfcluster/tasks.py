@@ -1,6 +1,6 @@
-"""How a user names tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed.
+"""How users name tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed.
 
-A cluster that has no name yet gets a stand-in here.
+A cluster without a name gets a placeholder here.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ class TaskName:
     index: int
 
     def __str__(self) -> str:
-        """Spell it as its pod is named: ``worker-0``."""
+        """Format it as its pod is named: ``worker-0``."""
         return spell(self.job, self.index)
 
 
 def spell(job: str, index: int, last: int | None = None) -> str:
-    """Spell a task as its pod is named, such as ``worker-0``; those up to ``last`` as ``worker-0..3``."""
+    """Format a task as its pod is named, such as ``worker-0``; those up to ``last`` as ``worker-0..3``."""
     return f"{naming.dns_job(job)}-{index}" + (f"..{last}" if last is not None and last > index else "")
 
 
 def names_one(word: str) -> bool:
-    """Return whether a word looks as if it named one task."""
+    """Return whether a word has the form of a single task."""
     return _TASK.fullmatch(word) is not None
 
 
 def read(word: str, jobs: Iterable[str]) -> TaskName | None:
-    """Read a task, ``worker-0`` or ``worker/0``; None where the word names no task of one of the jobs."""
+    """Read a task, ``worker-0`` or ``worker/0``; None if the word is not a task of one of the jobs."""
     match = _TASK.fullmatch(word)
     job = None if match is None else _job_of(match["job"], jobs)
     return None if match is None or job is None else TaskName(job, int(match["index"]))
 
 
 def _job_of(word: str, jobs: Iterable[str]) -> str | None:
-    """Find a job by its name, or as names of pods spell it."""
+    """Find a job by its name, or by its form in the names of pods."""
     return next((job for job in jobs if word in (job, naming.dns_job(job))), None)
 
 
 class NoTaskError(TFClusterError):
-    """The cluster has no such job or task; the message lists its jobs and tasks."""
+    """The cluster does not have this job or task; the message lists its jobs and tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tasks that a user chose, in all of the time to come: a job's later tasks are in it, too.
+    """The tasks that a user chose, including tasks that are added to a job later.
 
     Attributes:
-        jobs: jobs of which every task is meant.
+        jobs: jobs with all their tasks.
         tasks: single tasks.
-        everything: whether nothing was named, which means all tasks.
+        everything: whether no selection was given, which means all tasks.
     """
 
     jobs: frozenset[str] = frozenset()
@@ -73,26 +73,26 @@ class Selection:
 
 
 def declared(cluster: Mapping[str, Any]) -> dict[str, int]:
-    """Count the tasks of each job that a TFCluster declares."""
+    """Return the number of tasks that a TFCluster declares, by job."""
     jobs: Mapping[str, Any] = (cluster.get("spec") or {}).get("jobs") or {}
     return {name: int((job or {}).get("replicas", 1)) for name, job in sorted(jobs.items())}
 
 
 def task_of(pod: Mapping[str, Any]) -> TaskName | None:
-    """Return the task whose pod this is, by its labels; None where it is no task's."""
+    """Return the task of a pod, by its labels; None if it is not the pod of a task."""
     labels = pod["metadata"].get("labels") or {}
     job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX, "")
     return TaskName(job, int(index)) if job and index.isascii() and index.isdecimal() else None
 
 
 def controller_of(body: Mapping[str, Any]) -> str:
-    """Return the UID of an object's controller, "" if it has none."""
+    """Return the UID of an object's controller, or ""."""
     owners = body["metadata"].get("ownerReferences") or ()
     return next((str(one["uid"]) for one in owners if one.get("controller")), "")
 
 
 def verdict(body: Mapping[str, Any]) -> str:
-    """Say how a TFCluster has finished, as in ``failed: its words``; "" where it has not."""
+    """Return how a TFCluster has finished, as in ``failed: MESSAGE``; "" if it has not."""
     for one in (body.get("status") or {}).get("conditions") or ():
         if one.get("type") in {"Succeeded", "Failed"} and one.get("status") == "True":
             message = one.get("message") or one.get("reason", "")
@@ -121,7 +121,7 @@ def choose(words: Sequence[str], jobs: Mapping[str, int], others: Iterable[TaskN
 
 
 def listed(jobs: Mapping[str, int]) -> str:
-    """Name all tasks, given the number of tasks by job, such as ``ps-0, worker-0 to worker-3``."""
+    """Format all tasks, given the number of tasks by job, such as ``ps-0, worker-0 to worker-3``."""
     spans = [
         spell(job, 0) + (f" to {spell(job, count - 1)}" if count > 1 else "") for job, count in jobs.items() if count
     ]
@@ -129,7 +129,7 @@ def listed(jobs: Mapping[str, int]) -> str:
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:
-    """Return an object's name by its metadata; a generated name ends in x here, and "" means that there is none."""
+    """Return an object's name; a generated name ends in xxxxx here, and "" means that it is missing."""
     name, prefix = metadata.get("name"), metadata.get("generateName")
     if isinstance(name, str) and name:
         return name

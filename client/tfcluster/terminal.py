@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
-#: The categories of Unicode that steer a terminal, or are no characters.
+#: The Unicode categories of control characters and of invalid characters.
 _CONTROLS: Final = frozenset({"Cc", "Cf", "Cs"})
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -18,17 +18,17 @@ def wants_colour(stream: TextIO | None) -> bool:
 
 
 def clean(text: Any) -> str:
-    """Make one line of a text that anybody may have written: no control character reaches a terminal."""
+    """Return a text as one line without control characters, because other users can have written it."""
     return printable(" ".join(str(text).split()))
 
 
 def printable(text: str) -> str:
-    """Make a text of lines harmless to a terminal: of control characters only the ends of lines and tabs stay."""
+    """Remove control characters from a text, except newlines and tabs."""
     return "".join(one if one in "\n\t" or unicodedata.category(one) not in _CONTROLS else _UNKNOWN for one in text)
 
 
 def count(number: int, what: str) -> str:
-    """Spell a number of things: ``1 task``, ``2 tasks``."""
+    """Format a number of things: ``1 task``, ``2 tasks``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

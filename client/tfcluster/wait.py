@@ -1,4 +1,4 @@
-"""Waiting for a TFCluster: what one can wait for, what its status says of that, and what is told on the way."""
+"""Wait for a TFCluster: the goals, their evaluation from its status, and the progress messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CONDITION: Final = "condition="
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a status says of a goal.
+    """The evaluation of a goal.
 
     Attributes:
-        outcome: whether it is reached, may still come, or cannot come any more.
-        words: what is waited for, or why it cannot come, in a sentence without an end.
+        outcome: whether it is reached, can still be reached, or cannot be reached.
+        words: what is waited for, or why it cannot be reached, without a full stop.
     """
 
     outcome: Outcome
@@ -36,12 +36,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is waited for.
+    """The goal of a wait.
 
     Attributes:
-        word: one of WORDS, or "" where a condition is waited for.
+        word: one of WORDS, or "" for a condition.
         condition: the condition's type.
-        status: the status that it should have.
+        status: the wanted status of the condition.
     """
 
     word: str
@@ -50,7 +50,7 @@ class Goal:
 
     @classmethod
     def of(cls, text: str) -> Goal:
-        """Read a goal as users write it: one of WORDS, or ``condition=TYPE`` or ``condition=TYPE=STATUS``."""
+        """Parse a goal: one of WORDS, or ``condition=TYPE`` or ``condition=TYPE=STATUS``."""
         if text.startswith(_CONDITION):
             kind, _, status = text.removeprefix(_CONDITION).partition("=")
             if kind:
@@ -96,7 +96,7 @@ class Goal:
 
 
 def _seen(body: Mapping[str, Any]) -> Judgement | None:
-    """Return whether the operator has seen the newest edit; what it reported before it says nothing."""
+    """Return None if the operator has seen the newest edit; before that, its status is outdated."""
     manager = (body.get("spec") or {}).get("managedBy")
     generation = int(body["metadata"].get("generation", 0))
     if int((body.get("status") or {}).get("observedGeneration") or 0) >= generation:
@@ -124,7 +124,7 @@ def _is(found: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
 
 
 def _verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the verdict with its words, or nothing."""
+    """Return the verdict with its message, or ""."""
     for kind in ("Failed", "Succeeded"):
         if _is(found, kind):
             return f"it has {kind.lower()}: {_message(found[kind])}"
@@ -132,7 +132,7 @@ def _verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _hindrance(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say why its tasks cannot become ready any more, or nothing."""
+    """Return why its tasks cannot become ready, or ""."""
     if verdict := _verdict(found):
         return verdict
     if _is(found, "Stalled"):
@@ -159,7 +159,7 @@ def _finished(word: str, spec: Mapping[str, Any], found: Mapping[str, Mapping[st
 
 
 def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    # A cluster that waits in its queue has no pods either, and nobody has suspended it.
+    # A cluster that waits in its queue has the condition Suspended, too, but no user has suspended it.
     if _is(found, "Suspended") and found["Suspended"].get("reason") != reasons.WAITING_FOR_QUOTA:
         return Judgement("reached", _message(found["Suspended"]))
     if verdict := _verdict(found):
@@ -170,7 +170,7 @@ def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) 
 
 
 def _resized(spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    """Look whether every job has as many tasks as declared, and every running pod knows it."""
+    """Evaluate whether every job has the declared number of tasks, and every running pod has their view."""
     if hindrance := _hindrance(spec, found):
         return Judgement("impossible", hindrance)
     for name, job in (spec.get("jobs") or {}).items():
@@ -188,7 +188,7 @@ def _resized(spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[
 
 
 def _updated(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    """Look whether every pod is made from the newest template, and works."""
+    """Evaluate whether every pod has the newest template and is ready."""
     current = found.get("UpToDate") or {}
     if current.get("reason") == reasons.WAITING_FOR_DELETE:
         return Judgement("impossible", _message(current))
@@ -239,7 +239,7 @@ def wait_for(
 
 
 class _Teller:
-    """Tells what is waited for when it changes."""
+    """Reports what is waited for when it changes."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.last = ""
@@ -266,7 +266,7 @@ def wait_for_new_pods(
     timeout: float | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Wait until each of some tasks has another pod, which is ready or has ended with 0."""
+    """Wait until each of some tasks has a new pod that is ready or has ended with exit code 0."""
     say = _Teller(tell)
     for pods in _pods_of(api, body, float("inf") if timeout is None else time.monotonic() + timeout):
         works = {task_of(one) for one in pods if one["metadata"]["uid"] not in old.values() and _works(one)}
@@ -284,14 +284,14 @@ def _works(pod: Object) -> bool:
 
 
 def _await_no_pods(api: KubernetesApi, body: Object, until: float, tell: Callable[[str], None]) -> None:
-    """Wait until the pods of a suspended TFCluster are gone, which its status does not tell."""
+    """Wait until the pods of a suspended TFCluster are deleted, because its status does not show that."""
     say, left = _Teller(tell), list[str]()
     try:
         for pods in _pods_of(api, body, until):
             left = sorted(one["metadata"]["name"] for one in pods if controller_of(one) == body["metadata"]["uid"])
             if not left:
                 return
-            say(f"{len(left)} of its pods are not gone yet")
+            say(f"{len(left)} of its pods are not deleted yet")
     except RefusedError:
-        return  # who may not read pods has the operator's word
-    raise WaitTimeoutError(f"{body['metadata']['name']} is suspended, but pods are not gone yet: {', '.join(left)}")
+        return  # without permission to list pods, only the operator's status counts
+    raise WaitTimeoutError(f"{body['metadata']['name']} is suspended, but pods are not deleted yet: {', '.join(left)}")

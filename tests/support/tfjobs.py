@@ -518,7 +518,7 @@ REFUSED: Final = {
         "a device is granted whole",
     ),
     "an older version": (_refused(_worker(), version="v1alpha1"), "is none of kubeflow.org/v1,"),
-    "nothing in a type": (_refused("Worker: null"), "there is nothing in it"),
+    "nothing in a type": (_refused("Worker: null"), "it is empty"),
     "a type twice": (_refused(f"{_worker()}, WORKER: {{{_TEMPLATE}}}"), "it is Worker once more"),
     "chief and master": (_refused(f"Chief: {{{_TEMPLATE}}}, Master: {{{_TEMPLATE}}}"), "both Chief and Master"),
     "a long name": (_refused(f"Worker: {{replicas: 11, {_TEMPLATE}}}", name="a" * 61), "shorten metadata.name"),

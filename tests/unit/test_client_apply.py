@@ -31,7 +31,7 @@ def test_objects_are_applied_listed_watched_and_read(client_world):
         pods = sorted(one["metadata"]["name"] for one in client.api.list(PODS))
         assert pods == ["digits-worker-0", "digits-worker-1"]
         assert [one["metadata"]["name"] for one in client.list()] == ["digits"]
-        with pytest.raises(NoClusterError, match="no TFCluster nope in namespace default"):
+        with pytest.raises(NoClusterError, match="TFCluster nope not found in namespace default"):
             client.get("nope")
 
 
@@ -119,8 +119,8 @@ def test_a_namespace_comes_first_and_is_the_one_that_was_asked_for(client_world,
 
 def test_what_is_no_object_is_refused(client_world, file):
     for text, words in (
-        ("apiVersion: batch/v9\nkind: Job\nmetadata: {name: x}", "knows no Job of batch/v9"),
-        ("apiVersion: v1\nkind: Gadget\nmetadata: {name: x}", "knows no Gadget of v1"),
+        ("apiVersion: batch/v9\nkind: Job\nmetadata: {name: x}", "does not have the kind Job of batch/v9"),
+        ("apiVersion: v1\nkind: Gadget\nmetadata: {name: x}", "does not have the kind Gadget of v1"),
         ("apiVersion: v1\nkind: ConfigMap", "give it metadata.name"),
     ):
         file.write_text(text)

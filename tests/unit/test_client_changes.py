@@ -32,7 +32,7 @@ def test_scaling_names_who_comes_and_who_goes_first():
     assert up.patch == {"spec": {"jobs": {"worker": {"replicas": 5}}}}
     assert up.words == ("worker: from 3 to 5 tasks.", "New: worker-3, worker-4; no pod that runs is replaced.")
     assert down.words[0] == "worker: from 3 to 1 task."
-    assert down.words[1].startswith("To go: worker-2, worker-1, 30 s (drainTimeoutSeconds) after")
+    assert down.words[1].startswith("To be deleted: worker-2, worker-1, 30 s (drainTimeoutSeconds) after")
     body = cluster()
     del body["spec"]["jobs"]["worker"]["maxReplicas"]
     assert "New: worker-3, worker-4, worker-5 and 994 more;" in scaling(body, "worker", 1000).words[1]

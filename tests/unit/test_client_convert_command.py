@@ -54,7 +54,7 @@ def test_the_report_names_losses_and_quiet_names_nothing_else():
     assert ("To know" in stderr, "schedulingPolicy.queue" in stderr) == (False, True)
 
     stderr = run("-f", "-", text=TFJOBS["fields out of place"].text).stderr
-    assert "spec.runPolicy.maxRestarts, spec.tfReplicaSpecs.Worker.replica: a TFJob has no such field" in stderr
+    assert "spec.runPolicy.maxRestarts, spec.tfReplicaSpecs.Worker.replica: neither a TFJob nor a TFClu" in stderr
     assert "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand: no pod has this field" in stderr
 
     result = run("-f", "-", text=f"{SOUND}---\nkind: Service\nmetadata: {{name: ranking}}\n")

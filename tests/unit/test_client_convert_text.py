@@ -153,7 +153,7 @@ def test_texts_stay_texts():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((text, "there is no TFJob in f") for text in ("", "# nothing\n---\n", "words", "- a\n- b\n", "kind: Pod\n")),
+        *((text, "no TFJob found in f") for text in ("", "# nothing\n---\n", "words", "- a\n- b\n", "kind: Pod\n")),
         ('{"kind": "Workflow", "spec": [{"manifest": "kind: TFJob"}]}', "spec[0].manifest: this TFJob is not"),
         ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: }}\n", "spec.trialSpec: this TFJob is not"),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
@@ -189,4 +189,4 @@ def test_a_tfjob_without_a_spec_is_refused():
     (conversion,) = convert_text("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
     assert conversion.cluster is None
     refused = {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "rejected"}
-    assert refused == {"there is no name", "there are no replicas"}
+    assert refused == {"the name is missing", "the replicas are missing"}

@@ -226,8 +226,8 @@ def test_doctor_of_a_cluster_and_of_a_local_run(client_world, monkeypatch):
 def test_doctor_of_a_cluster_that_cannot_be_seen(client_world, monkeypatch):
     missing = client_world.cli("doctor", "nope")
     assert missing.exit_code == 1
-    assert "failed    cluster: there is no TFCluster nope" in missing.output
-    todo = ["What to do:", "  1. List what is there with `tfcluster status`, in all namespaces with -A."]
+    assert "failed    cluster: TFCluster nope not found" in missing.output
+    todo = ["What to do:", "  1. List the TFClusters with `tfcluster status`, in all namespaces with -A."]
     assert missing.output.rstrip().splitlines()[-2:] == todo
     client_world.declare("mnist", worker=1)
     refuse(monkeypatch, "tfclusters", "pods", "services", "configmaps", "networkpolicies", "tfcluster.dev")

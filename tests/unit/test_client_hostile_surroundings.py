@@ -75,7 +75,7 @@ def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words)
 @pytest.mark.parametrize("program", ["no-such-program", "false"])
 def test_a_plugin_that_gives_no_credentials_is_named(kubeconfig, capfd, program):
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}
-    with pytest.raises(UnreachableError, match="gives no credentials"):
+    with pytest.raises(UnreachableError, match="does not give credentials"):
         KubernetesApi.connect(kubeconfig=kubeconfig({"exec": plugin}))
     assert "ERROR" not in capfd.readouterr().err
 

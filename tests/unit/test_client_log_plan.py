@@ -104,10 +104,10 @@ def test_a_wait_is_told_once_and_again_where_it_needs_help():
 
 
 def test_pods_that_wait_for_the_same_share_a_line():
-    waiting = LogPod(W0, "", "p", state="waiting", words="it has no node yet")
+    waiting = LogPod(W0, "", "p", state="waiting", words="it is not scheduled yet")
     pods = [replace(waiting, task=TaskName("worker", index), uid=f"u{index}") for index in range(6)]
     said = [words for words in steps(*pods, progress=Progress()).say.values() if words]
-    assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it has no node yet"]
+    assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it is not scheduled yet"]
 
 
 def test_a_suspended_cluster_says_how_to_go_on():
@@ -143,7 +143,7 @@ AGAIN = {"waiting": {"reason": "CrashLoopBackOff"}, "last": {"terminated": {"exi
 @pytest.mark.parametrize(
     ("status", "state", "readable", "words"),
     [
-        ({"phase": "Pending"}, "waiting", False, "it has no node yet"),
+        ({"phase": "Pending"}, "waiting", False, "it is not scheduled yet"),
         ({"conditions": [NO_NODE]}, "waiting", False, "Unschedulable: 0/1"),
         (statuses(waiting=NO_IMAGE), "waiting", False, "ErrImagePull: no such image"),
         (statuses("Running", running={}), "running", True, ""),

@@ -199,7 +199,7 @@ def test_without_the_right_to_read_logs_it_ends(client_world, follow):
 def test_what_is_not_there_is_refused_with_what_is(client_world):
     client_world.declare("mnist", ps=1, worker=2)
     for arguments, words in (
-        (["other"], "there is no TFCluster other in namespace default"),
+        (["other"], "TFCluster other not found in namespace default"),
         (["mnist", "worker-2"], "mnist has no task worker-2; it has ps-0, worker-0 to worker-1"),
         (["mnist", "wrong"], "mnist has no job wrong"),
         (["mnist", "-c", "wrong"], "no task of mnist has a container wrong; there are tensorflow"),

@@ -91,7 +91,7 @@ def test_file_and_cluster_say_the_same(client_world):
     assert text == run("-f", "-", stdin=manifest).stdout
     assert "blocked by policy" in text
     missing = client_world.cli("matrix", "other")
-    assert (missing.exit_code, "there is no TFCluster other" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "TFCluster other not found" in missing.stderr) == (1, True)
 
 
 def test_json_is_whole():

@@ -61,7 +61,7 @@ def states(world: ClientWorld) -> list[str]:
 
 def test_new_cluster_is_said_to_wait_and_a_server_without_kueue_is_noted(client_world):
     found = edit(client_world, manifest())
-    assert "it waits in queue team: there are no pods until that has granted it quota" in found.notes
+    assert "it waits in queue team: its pods are created when the queue has granted it quota" in found.notes
     assert found.pods == ()
     with client_world.client() as client:
         client.apply(manifest())

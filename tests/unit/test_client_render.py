@@ -223,7 +223,7 @@ def test_files_are_written_to_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"suspend": True}, "no pods until it is resumed"),
+        ({"suspend": True}, "its pods are created when it is resumed"),
         ({"managedBy": "kueue.x-k8s.io/multikueue"}, "leaves it to kueue.x-k8s.io/multikueue"),
     ],
 )
@@ -236,7 +236,7 @@ def test_what_comes_out_otherwise_is_said(spec, words):
 def test_views_that_no_config_map_holds_are_said():
     domain = "a.rather.long.domain.of.a.cluster.in.which.names.are.long.test"
     shown, objects = rendered(tfcluster("wide").job("worker", replicas=9999).spec(clusterDomain=domain))
-    assert "more than a ConfigMap holds" in shown.stderr
+    assert "more than a ConfigMap can store" in shown.stderr
     assert [one["kind"] for one in objects] == ["Service", "NetworkPolicy"]
 
 

@@ -126,4 +126,4 @@ def test_page_can_be_followed(client_world, monkeypatch, capsys):
     assert "worker-3 Ready mnist-worker-3" in block
     assert "New: worker-2, worker-3" in steps
     assert "cluster ViewChanged updated" in steps  # what was done in the last second may be told a second later
-    assert "there is no TFCluster mnist" in wrong
+    assert "TFCluster mnist not found" in wrong

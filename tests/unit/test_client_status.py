@@ -131,7 +131,7 @@ def test_tasks_without_a_pod_of_their_own_say_why(body, pods, expected):
 
 def test_a_task_beyond_its_gang_names_the_gang():
     task = [*picture_of(GANG, [], [], now=NOW).tasks()][1]
-    assert (task.state, task.cause) == ("WaitingForGang", "gang mnist.0 has no places yet")
+    assert (task.state, task.cause) == ("WaitingForGang", "gang mnist.0 is not scheduled yet")
 
 
 def test_a_spec_that_cannot_be_read_is_counted_by_the_status_alone():
@@ -272,8 +272,8 @@ def test_status_of_nothing_is_an_error_and_an_empty_namespace_is_not(client_worl
     cli = client_world.cli
     missing, empty, both = cli("status", "nope"), cli("status"), cli("status", "x", "-A")
     assert (missing.exit_code, empty.exit_code, both.exit_code) == (1, 0, 2)
-    assert "no TFCluster nope in namespace default" in missing.stderr
-    assert "There is no TFCluster in namespace default" in empty.stderr
+    assert "TFCluster nope not found in namespace default" in missing.stderr
+    assert "No TFCluster found in namespace default" in empty.stderr
     assert empty.stdout == ""
     client_world.at_once(lambda: client_world.kube.uninstall("tfclusters"))
     uninstalled = cli("status", "mnist")

@@ -93,7 +93,7 @@ def test_all_that_is_wrong_is_told_at_once_in_the_order_of_the_lines(tmp_path):
         ({}, "metadata.name: give the cluster a name"),
         ({"generateName": 7}, "metadata.name: give the cluster a name"),
         ({"name": 7}, "metadata.name: this must be a text, and is 7: put it in quotes"),
-        ({"name": "a", "lables": {}}, "metadata.lables: there is no such field: do you mean labels?"),
+        ({"name": "a", "lables": {}}, "metadata.lables: this field does not exist: do you mean labels?"),
         ({"name": "a", "labels": {"x": 1}}, "metadata.labels.x: this must be a text, and is 1: put it in quotes"),
         ({"name": "a", "labels": {"x": "a b"}}, 'metadata.labels.x: "a b" is not a label'),
         ({"name": "a", "annotations": {"a b": ""}}, "metadata.annotations.a b: this is not a key"),

@@ -108,7 +108,7 @@ def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatc
 
 def test_current_cluster_without_kubectl_is_an_error_that_says_what_to_do(local, tmp_path, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LocalKubernetesError, match="no kubectl on PATH: install it"):
+    with pytest.raises(LocalKubernetesError, match="kubectl is not on PATH: install it"):
         checkout.link_users_tools()
 
 

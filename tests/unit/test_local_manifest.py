@@ -52,7 +52,7 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "net"}}
     told: list[str] = []
     assert [one["kind"] for one in read(tmp_path, whole, policy, tell=told.append)] == ["ConfigMap", "TFCluster"]
-    assert told == ["skipped, because it has no effect locally: NetworkPolicy net"]
+    assert told == ["skipped (not used locally): NetworkPolicy net"]
 
 
 @pytest.mark.parametrize(

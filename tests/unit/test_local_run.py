@@ -134,7 +134,7 @@ def test_other_commands_work_on_a_run(start: Start) -> None:
     wrong.write_text(yaml.safe_dump_all([cluster(jobs={"worker": job(WAITS, replicas=-1)}), policy]))
     refused = run.tfcluster("apply", "--local", "-f", str(wrong))
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "skipped, because it has no effect locally: X x" in refused.stderr
+    assert "skipped (not used locally): X x" in refused.stderr
     assert "spec.jobs.worker.replicas: -1 is too little: write 0 at least" in refused.stderr
 
     api.patch({"jobs": {"worker": {"replicas": 4}}})
@@ -221,7 +221,7 @@ def test_a_volume_survives_its_run_until_it_is_deleted(start: Start) -> None:
     assert run.tfcluster("local", "delete", "small").returncode == 0
     assert not (run.state / claim).parents[1].parent.exists()
     again = [run.tfcluster("local", "delete", name).stderr for name in ("small", "other")]
-    assert ["there is no run small" in again[0], "the run other is not over" in again[1]] == [True, True]
+    assert ["run small not found" in again[0], "the run other is not over" in again[1]] == [True, True]
 
 
 def test_a_program_runs_on_where_its_output_cannot_be_kept(start: Start, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_program_runs_on_where_its_output_cannot_be_kept(start: Start, tmp_pat
     flag.touch()
     assert run.end() == 0, run.err
     assert run.err.count("the log file of small-chief-0 lacks lines: File too large") == 1
-    assert run.err.count("standard output takes no more lines: File too large") == 1
+    assert run.err.count("standard output cannot be written: File too large") == 1
     assert "Traceback" not in run.err
 
 

@@ -23,7 +23,7 @@ def dry(function: _Function) -> _Function:
 
 
 def patience(function: _Function) -> _Function:
-    """Add ``--timeout``; the command gets ``timeout`` in seconds, 0 for ever."""
+    """Add ``--timeout``; the command gets ``timeout`` in seconds, 0 for no limit."""
     return click.option(
         "--timeout",
         type=seconds,
@@ -74,7 +74,7 @@ _clusters = click.argument("clusters", type=ClusterName(), metavar="NAME...", na
 
 
 def _options(wait: str) -> Callable[[_Function], _Function]:
-    """Add what these commands have in common; ``wait`` is the help of ``--wait``."""
+    """Add the common options of these commands; ``wait`` is the help of ``--wait``."""
 
     def add(function: _Function) -> _Function:
         shown = place(output_option("table", "json", "yaml")(function))

@@ -32,8 +32,8 @@ def doctor_command(*, client: Client, name: str | None, output: Format) -> None:
     """Find problems of the installation or a cluster, and what to do.
 
     Without NAME it checks the API server, the CRD, the operator, its namespaces, and your permissions. With
-    NAME it also checks the cluster: its conditions, what its tasks wait for, and its NetworkPolicies. What a task
-    itself sees, `kubectl exec POD -- python3 -m tfcluster_resolver doctor` says.
+    NAME it also checks the cluster: its conditions, what its tasks wait for, and its NetworkPolicies. For the view of
+    a task itself, run `kubectl exec POD -- python3 -m tfcluster_resolver doctor`.
 
     It does not change anything. A check that you do not have permission for is "unknown", not failed.
 

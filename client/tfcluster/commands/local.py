@@ -96,7 +96,7 @@ def run_command(
 @output("table", "json", "yaml")
 @examples("$ tfcluster local list")
 def list_command(*, output: Format) -> None:
-    """List the runs on this machine, and the volumes that earlier ones left."""
+    """List the runs on this machine, and the volumes that earlier runs left."""
     from tfcluster.local import session
 
     found: list[dict[str, Any]] = [
@@ -161,7 +161,7 @@ def kill_command(*, tasks: tuple[str, ...], session: str | None) -> None:
 
 
 def _processes(pods: list[dict[str, Any]], task: str) -> Any:
-    """Give the pod and the process ID of each main process of a task."""
+    """Return the pod and the process ID of each main process of a task."""
     from tfcluster.tasks import read, task_of
 
     for pod in pods:
@@ -192,7 +192,7 @@ def _mapping(text: str) -> tuple[str, Path]:
 
 def _entry_point(text: str) -> tuple[str, list[str]]:
     container, equals, words = text.partition("=")
-    # NB: a command may hold an equals sign, a container's name no space and no slash.
+    # A command can contain an equals sign; the name of a container cannot contain a space or a slash.
     named = bool(equals) and not set(container) & set(" /")
     try:
         command = shlex.split(words if named else text)
@@ -207,5 +207,5 @@ def _interpreter(named: str | None) -> Path:
     found = shutil.which(Path(named).expanduser()) if named else sys.executable
     if not found:
         raise click.BadParameter(f"{named} is not an executable program", param_hint="--python")
-    # NB: links stay: by them Python finds its virtual environment.
+    # Symbolic links are not resolved: Python finds its virtual environment through them.
     return Path(found).absolute()

@@ -97,13 +97,13 @@ class _Printed:
         self._width = 0
 
     def line(self, line: LogLine) -> bytes:
-        """Spell a line, with its end."""
+        """Format a line, with its newline."""
         start = self._start(line) if self._prefix else ""
         if self._timestamps and line.timestamp:
             start += f"{line.timestamp} "
         text = line.text.removesuffix("\r")
         if start and self._coloured:
-            # NB: a progress bar goes back to the beginning of its line, and would write over the task.
+            # A progress bar returns to the beginning of its line and would overwrite the name of the task.
             text = text.replace("\r", f"\r{start}")
         return f"{start}{text}\n".encode("utf-8", "replace")
 
@@ -111,7 +111,7 @@ class _Printed:
         task = spell(line.job, line.index)
         if not self._coloured:
             return f"{task} | "
-        # NB: a task has the same colour in every run, and its neighbours have others.
+        # A task has the same colour in every run, and tasks with neighbouring indices have different colours.
         colour = _COLOURS[(zlib.crc32(line.job.encode()) + line.index) % len(_COLOURS)]
         self._width = max(self._width, len(task))
         return click.style(f"{task:<{self._width}} │ ", fg=colour)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfcluster.manifest.recipes import Comments, Mount, Program, Recipe
 
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-#: What a key of a ConfigMap may be.
+#: A valid key of a ConfigMap.
 _FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
@@ -172,7 +172,7 @@ def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
     except ConflictError:
         owner = _same(client, recipe, manifest)
         created = False
-    # NB: the ConfigMap is owned by the cluster, whose UID it needs; the pods wait for it.
+    # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
     program = config_map_of(recipe, owner)
     if program is not None:
         try:
@@ -186,7 +186,7 @@ def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
 
 
 def _same(client: Client, recipe: Recipe, manifest: Any) -> Any:
-    """Give the TFCluster of that name where it is what is wanted: a second try finishes what the first began."""
+    """Return the existing TFCluster if it matches the recipe, so that a second try finishes the first."""
     from tfcluster.manifest.files import Manifest
     from tfcluster.preview.diff import edit_of
 
@@ -239,11 +239,11 @@ def apply_command(
         raise click.BadParameter(str(error), param_hint="--wait") from error
     found = read(files)
     if not (found.others or found.clusters):
-        raise ManifestError("there is nothing to apply: the input is empty", hint="Name another file with -f.")
+        raise ManifestError("nothing to apply: the input is empty", hint="Name another file with -f.")
     if is_of_a_run(client.api.source):
         found = playable(found, say)
         for manifest in found.clusters:
-            # NB: its API server has no rules of its own; this refuses as a real one does.
+            # The control plane of a local run does not evaluate the CRD's rules; this call does.
             edit_of(client.api, manifest)
     _check_namespaces((*found.others, *found.clusters))
     bodies: list[Any] = []
@@ -260,7 +260,7 @@ def apply_command(
 
 
 def _check_namespaces(manifests: Any) -> None:
-    """Refuse files that name another namespace than the command line."""
+    """Reject files whose namespace differs from that of the command line."""
     asked = click.get_current_context().params.get("namespace")
     others = [f"{one.place()}: namespace {one.namespace}" for one in manifests if one.namespace not in {None, asked}]
     if asked and others:

@@ -1,6 +1,6 @@
-"""The options and arguments that many commands share; a shell completes names by asking the API server.
+"""Options and arguments that many commands share; shell completion asks the API server for names.
 
-NB: what completes must never be in the way: it waits a moment at the most, and an error completes nothing.
+Completion must not block the shell: it waits briefly, and returns no candidates after an error.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def place(function: _Function) -> _Function:
 
 
 def place_if_needed(function: _Function) -> _Function:
-    """Add the same options to a command that may need no API server.
+    """Add the same options to a command that does not always need an API server.
 
-    The command gets ``connect``, which gives a Client, to be closed, and ``namespace``, None where it is not said.
+    The command gets ``connect``, which returns a Client that must be closed, and ``namespace``, or None.
     """
 
     def with_connect(**arguments: Any) -> Any:
@@ -71,7 +71,7 @@ def kubernetes(function: _Function) -> _Function:
 def _like(function: _Function, wrapped: Any) -> _Function:
     wrapped.__name__ = function.__name__
     wrapped.__doc__ = function.__doc__
-    # NB: options and arguments that were declared below the decorator move with it.
+    # Options and arguments that are declared below the decorator must be kept.
     wrapped.__click_params__ = getattr(function, "__click_params__", [])
     return wrapped  # type: ignore[no-any-return]  # click's decorators keep the function
 
@@ -113,7 +113,7 @@ class _Seconds(click.ParamType[float]):
 
     name = "duration"
     _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-    #: A hundred years; the system's clocks go not much further.
+    #: A hundred years; the system's clocks do not support much more.
     _longest: Final = 100 * 365 * 86_400.0
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -147,7 +147,7 @@ def examples(text: str) -> Callable[[_Function], _Function]:
 
     def with_examples(function: _Function) -> _Function:
         block = "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
-        # NB: \b tells click to leave the lines as they are.
+        # After \b click does not wrap the lines.
         function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{block}"
         return function
 
@@ -183,7 +183,7 @@ class TaskName(click.ParamType[str]):
         self.name = "JOB[-INDEX]" if jobs else "JOB-INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read what was typed; fails as click does."""
+        """Read the argument; fails as click does."""
         word = str(value)
         if names_one(word) or (self._jobs and word and "/" not in word):
             return word
@@ -191,7 +191,7 @@ class TaskName(click.ParamType[str]):
         return self.fail(f"write {wanted}, not {value}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Give the tasks, and jobs, that begin so."""
+        """Return the tasks and jobs that begin with the typed text."""
         del param
         replicas = _soon(lambda: _replicas(ctx)) or {}
         found = [one for one in _spellings(replicas, jobs=self._jobs) if one.startswith(incomplete)]
@@ -206,14 +206,14 @@ def _spellings(replicas: Mapping[str, int], *, jobs: bool) -> Iterator[str]:
 
 
 def _soon(ask: Callable[[], _Found]) -> _Found | None:
-    """Give an answer that comes soon, and None where there is an error or none comes."""
+    """Return an answer if it comes soon; None after an error or a time-out."""
     answers: list[_Found] = []
 
     def answer() -> None:
-        with contextlib.suppress(Exception):  # whatever it is, a shell that completes is no place to tell it
+        with contextlib.suppress(Exception):  # an error message would disturb the shell during completion
             answers.append(ask())
 
-    # NB: a credential plug-in of the kubeconfig may hang; no time-out of a request helps against that.
+    # A credential plug-in of the kubeconfig can hang, and the time-out of a request does not cover that.
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     thread.join(_PATIENCE)

@@ -26,15 +26,15 @@ STYLES: Final = {
 
 
 class _Console(Console):
-    """A console that leaves a reader who went away to the command, as every other print does."""
+    """A console that leaves a closed pipe to the command to handle, as with every other print."""
 
     def on_broken_pipe(self) -> None:
-        """Tell that nobody reads any more, as in ``tfcluster status | head``."""
+        """Report that the reader closed the pipe, as in ``tfcluster status | head``."""
         raise BrokenPipeError
 
 
 def console(*, err: bool = False) -> Console:
-    """Give the console of this process: it has colours only on a terminal, and wraps nothing that is piped."""
+    """Return the console of this process: colours only on a terminal, and no wrapping in a pipe."""
     return _Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
@@ -46,7 +46,7 @@ def data(document: Any, kind: str) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file, and the folders around it; raises TFClusterError where that cannot be."""
+    """Write a file and create its folders; raises TFClusterError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -55,7 +55,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say(words: str) -> None:
-    """Tell the user something that is no data; what others wrote in it steers no terminal."""
+    """Print a message to standard error; control characters are removed, because the text can quote other users."""
     click.echo(printable(words), err=True)
 
 

@@ -99,7 +99,7 @@ def port_forward_command(
 
 
 def _local_port(client: Client, name: str, forward: Forward) -> int:
-    """Find the port of this machine at which a task of a local run listens."""
+    """Find the local port where a task of a local run listens."""
     for pod in client.api.list(PODS, client.namespace, labels=f"{naming.LABEL_CLUSTER}={name}"):
         if task_of(pod) == forward.task and pod["status"].get("phase") == "Running":
             return int(pod["status"].get(LOCAL_PORTS, {}).get(str(forward.remote), forward.remote))

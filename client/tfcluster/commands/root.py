@@ -17,7 +17,7 @@ from tfcluster.commands.options import examples, kubernetes
 from tfcluster.errors import ExitCode, TFClusterError
 from tfcluster.terminal import wants_colour
 
-#: The commands in the order in which one meets them, each with its summary: `tfcluster --help` imports none of them.
+#: The commands in a natural order of use, with their summaries: `tfcluster --help` does not import the commands.
 COMMANDS: Final = {
     "Look": {
         "status": "Show a cluster with its tasks, or all clusters.",
@@ -63,7 +63,7 @@ _MODULES: Final = {
 }
 
 
-#: What a full or broken disk under the output says.
+#: The errors of a full or broken disk under the output.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -91,7 +91,7 @@ class _Root(click.Group):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _told():
             found = super().make_context(*args, **kwargs)
-        # NB: not in the group's callback, which completion does not call.
+        # Not in the group's callback, because completion does not call it.
         given = {name: value for name, value in found.params.items() if value is not None}
         found.default_map = dict.fromkeys(self.list_commands(found), given)
         return found
@@ -103,11 +103,11 @@ class _Root(click.Group):
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Tell an error in words, and end with its exit code."""
+    """Print an error as a message, and exit with its exit code."""
     try:
         yield
     except TFClusterError as error:
-        # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
+        # The message quotes the API server, and so texts of other users: control characters are removed.
         from tfcluster.terminal import printable
 
         click.secho(printable(f"Error: {error}"), err=True, fg="red" if wants_colour(sys.stderr) else None)
@@ -115,13 +115,13 @@ def _told() -> Iterator[None]:
             click.echo(printable(error.hint), err=True)
         raise click.exceptions.Exit(error.exit_code) from error
     except BrokenPipeError as error:
-        # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
+        # A closed pipe, such as of `head`, must not end in a traceback; Python would fail again at its exit.
         sys.stdout = None
         raise click.exceptions.Exit(ExitCode.OK) from error
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        sys.stdout = None  # NB: what is still to be written would fail again at the exit
+        sys.stdout = None  # Python would try to write the rest at its exit, and fail again
         click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
         raise click.exceptions.Exit(ExitCode.FAILED) from error
     except KeyboardInterrupt as error:

@@ -48,7 +48,7 @@ def status_command(
     gaps and tasks; each task has its name, state, message, podName, nodeName, devices and view. A list has the key
     items. With --watch there is one JSON document a line.
 
-    The exit code is 0, and 1 if there is no cluster of that name.
+    The exit code is 0, and 1 if the cluster does not exist.
     """
     if name is not None and all_namespaces:
         raise click.UsageError("leave out NAME or -A: a name is looked for in one namespace")
@@ -65,7 +65,7 @@ def status_command(
         shown = _of_all(pictures, namespace)
         if not pictures and output == "table":
             where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
-            printing.say(f"There is no TFCluster {where}. Create one with `tfcluster create`.")
+            printing.say(f"No TFCluster found {where}. Create one with `tfcluster create`.")
             return
     if output != "table":
         printing.data(shown.document, output)
@@ -74,7 +74,7 @@ def status_command(
 
 
 class _Shown(NamedTuple):
-    """One look in each of the ways in which it can be shown."""
+    """One reading, in each output format."""
 
     document: Any
     lines: list[Text]
@@ -115,7 +115,7 @@ def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
 
 
 def _tick() -> float | None:
-    """Let ages grow on a terminal: once a second, without a request."""
+    """Redraw once a second on a terminal, without a request, so that ages grow."""
     return 1.0 if printing.is_terminal() else None
 
 
@@ -143,7 +143,7 @@ def _live(seen: Iterator[_Shown]) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    # NB: lines have the width already; a console that wraps softly would count them wrongly.
+    # Lines are cut to the width already; a console with soft wrapping would miscount them.
     screen = printing.console()
     screen.soft_wrap = False
     with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:

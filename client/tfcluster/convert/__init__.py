@@ -2,5 +2,5 @@
 
 ``conversion`` converts one object and is pure, as are all modules here: texts and objects in, texts and objects out.
 ``documents`` does the same for a YAML file, with its comments; ``check`` compares what both tell each replica.
-What TFJob does was studied in its source (kubeflow/training-operator, v1.9.4, and the branches before it).
+The behaviour of TFJob is from its source (kubeflow/training-operator, v1.9.4, and the branches before it).
 """

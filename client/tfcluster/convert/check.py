@@ -1,4 +1,4 @@
-"""The proof that a TFJob and the TFCluster made of it tell each replica the same by TF_CONFIG.
+"""Check that a TFJob and its converted TFCluster give each replica the same TF_CONFIG.
 
 TFJob's rules are in ``pkg/controller.v1/tensorflow/tensorflow.go`` of kubeflow/training-operator, v1.9.4 and v1.0.
 Addresses are compared by the name of the pod and the port: TFJob has a Service for each replica, a TFCluster one, so
@@ -26,7 +26,7 @@ from tfcluster_resolver import contract
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one replica is told.
+    """The TF_CONFIG of one replica.
 
     ``cluster`` has the address of each task by job and index; ``task`` is its own job and index.
     """
@@ -35,7 +35,7 @@ class Seen:
     task: tuple[str, int]
 
 
-#: By job and index; None for a replica that is told nothing.
+#: By job and index; None for a replica without TF_CONFIG.
 Told = dict[tuple[str, int], Seen | None]
 
 
@@ -59,7 +59,7 @@ def by_tfjob(job: TFJob) -> Told:
 def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dict[str, dict[int, str]]:
     if job == "worker":
         return {"worker": {index: whole[job][index]}, "ps": dict(whole.get("ps", {}))}
-    # TFJob lists a ps alone in its cluster, so that it has the index 0 there whatever its own.
+    # TFJob lists a ps alone in its cluster, so that its index there is 0 whatever its own index is.
     return {"ps": {0: whole[job][index]}} if job == "ps" else {}
 
 
@@ -91,15 +91,15 @@ def _read(text: str) -> Seen:
     )
 
 
-#: Defects of TFJob, because of which a difference is wanted.
+#: Defects of TFJob that explain an intended difference.
 D5: Final = "with dynamic workers TFJob gives it an empty or wrong cluster"
-D6: Final = "TFJob puts the evaluator in everybody's cluster"
+D6: Final = "TFJob lists the evaluator in the cluster of every replica"
 ITSELF: Final = "an evaluator finds itself alone, which TensorFlow's strategies need"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs for one replica; ``wanted`` names the defect of TFJob that explains it, "" where none does."""
+    """The difference of one replica; ``wanted`` names the defect of TFJob that explains it, or is ""."""
 
     task: str
     words: str
@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def proves(self) -> bool:
-        """Whether every replica is told the same, but for what is wanted."""
+        """Whether every replica gets the same TF_CONFIG, except for intended differences."""
         return all(one.wanted for one in self.differences)
 
 
@@ -163,7 +163,7 @@ def _defect(job: TFJob, own: str, other: str, theirs: Seen, after: Mapping[int, 
 
 
 def _plain(tasks: Mapping[int, str]) -> dict[int, str]:
-    """Leave of each address the pod's name and the port."""
+    """Reduce each address to the pod's name and the port."""
     plain = {}
     for index, address in tasks.items():
         host, _, port = address.rpartition(":")

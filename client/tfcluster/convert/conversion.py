@@ -20,15 +20,15 @@ _SERVERS: Final = (
     *("managedFields", "selfLink"),
 )
 _QUEUE: Final = "kueue.x-k8s.io/"
-_LOST: Final = "a TFJob has no such field, and neither has a TFCluster: put it where it belongs, or remove it"
+_LOST: Final = "neither a TFJob nor a TFCluster has this field: put it where it belongs, or remove it"
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What became of a TFJob.
+    """The result of converting a TFJob.
 
-    ``cluster`` is the TFCluster, None where something is rejected; ``moved`` says where nodes of the TFJob went, with
-    what is in them.
+    ``cluster`` is the TFCluster, None if a field is rejected; ``moved`` says where nodes of the TFJob are in it,
+    with their contents.
     """
 
     job: TFJob
@@ -50,7 +50,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
         known = ", ".join(tfjob.VERSIONS)
         words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
         findings.say(Outcome.REJECTED, ("apiVersion",), words)
-        # What another version means is not known, so that nothing else can be said.
+        # The fields of an unknown version cannot be judged.
         return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
     cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
@@ -68,7 +68,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
 
 
 def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
-    """Say what the API server or the operator would reject or drop, by its place in the TFJob."""
+    """Report what the API server or the operator would reject or drop, by its place in the TFJob."""
     refused = [one.path for one in findings.verdicts if one.outcome is Outcome.REJECTED]
     for one in problems(cluster) or unreadable(complete(cluster, "default")):
         known = [(from_, to) for from_, to in findings.moved.items() if one.where[: len(to)] == to]
@@ -86,7 +86,7 @@ def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
 def _metadata(manifest: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     raw = manifest.get("metadata")
     if not isinstance(raw, Mapping) or not (raw.get("name") or raw.get("generateName")):
-        words = "there is no name: write metadata.name (for a trial of Katib any name)"
+        words = "the name is missing: write metadata.name (for a trial of Katib any name)"
         findings.say(Outcome.REJECTED, ("metadata",), words)
         return {}
     findings.moved["metadata",] = ("metadata",)
@@ -130,7 +130,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
     findings.moved["spec",] = ("spec",)
     spec: dict[str, Any] = {}
     ports = {one.port for one in job.replicas}
-    # The definition's own default is TFJob's.
+    # The default of the CRD is the same as TFJob's.
     if len(ports) == 1 and ports != {tfjob.DEFAULT_PORT}:
         spec["port"] = next(iter(ports))
     spec |= run_policy.convert(raw, job, findings)
@@ -151,7 +151,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
 
 
 def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
-    """Let programs find what they found: TF_CONFIG or none, and the image's own PYTHONPATH."""
+    """Keep TF_CONFIG and the image's own PYTHONPATH as the programs had them with TFJob."""
     tasks = sum(one.count for one in job.replicas)
     if job.distributed and tasks <= MOST_TASKS_WITH_TF_CONFIG:
         spec["resolver"] = {"tfConfig": "Environment"}
@@ -198,7 +198,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     findings.moved[*path, "template"] = (*target, "template")
     if isinstance(template, dict):
         templates.tidy(template, (*path, "template"), job, one, findings)
-        # What is one node in YAML, by an anchor, stays one.
+        # A template that several replicas share through a YAML anchor stays shared.
         found["template"] = copies.setdefault(id(one.template), template)
     return found
 
@@ -221,7 +221,7 @@ def _restart_policy(one: Replicas, job: TFJob, path: Path, target: Path, finding
 
 
 def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
-    """Show each task what TFJob's sparse TF_CONFIG lists, so that workers may come and go."""
+    """Show each task what TFJob's sparse TF_CONFIG lists, so that workers can be added and removed."""
     path: Path = ("spec", "enableDynamicWorker")
     worker, ps = job.of("worker"), job.of("ps")
     if worker is not None and ps is not None:
@@ -236,17 +236,17 @@ def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
             words = "TFJob gives it an empty cluster; here it sees every task"
             findings.say(Outcome.NOTED, path, words, target=f"spec.jobs.{one.job}")
     if worker is None:
-        findings.say(Outcome.NOTED, path, "there is no Worker, for which it is")
+        findings.say(Outcome.NOTED, path, "the TFJob does not have a Worker, so the field does not matter")
 
 
 def _only_itself(one: Replicas, path: Path, findings: Findings) -> dict[str, Any]:
-    """Return the filters with which the tasks of a job see nobody else."""
+    """Return the filters that show the tasks of a job only themselves."""
     if one.count <= MOST_TASK_FILTERS:
-        words = f"a {one.job} sees itself; a task that is added later has no filter, and sees all, until it has one"
+        words = f"a {one.job} sees itself; a task that is added later sees all tasks until it has a filter"
         findings.say(Outcome.SAME, path, words, target=f"spec.jobs.{one.job}.taskDeviceFilters")
-        # There is no filter for nobody, and none at all shows everything.
+        # A filter cannot be empty, and without a filter a task sees everything.
         return {"taskDeviceFilters": {str(index): [f"/job:{one.job}/task:{index}"] for index in range(one.count)}}
-    words = f"each of more than {MOST_TASK_FILTERS} {one.job} sees all of them, and not itself alone; it needs none"
+    words = f"each of more than {MOST_TASK_FILTERS} {one.job} sees all of them instead of itself alone"
     findings.say(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}.deviceFilters")
     return {"deviceFilters": [f"/job:{one.job}"]}
 

@@ -19,7 +19,7 @@ from tfcluster_operator.declaration import naming
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _HEAD: Final = re.compile(r"---[^\n]*\n")
-_TABS: Final = "YAML takes no tabs for indentation: use spaces."
+_TABS: Final = "YAML does not permit tabs for indentation: use spaces."
 _CORRECT: Final = "Correct it there."
 _TEMPLATES: Final = (
     "If this is a Helm template, run `helm template` first. Otherwise write a value for {{…}}, convert, and restore it."
@@ -31,7 +31,7 @@ _LISTS: Final = ("List", "TFJobList")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What became of a file.
+    """The result of converting a file.
 
     ``text`` is the new file, whole only if nothing was rejected; ``conversions`` are its TFJobs in their order;
     ``beside`` says what has to change in other objects of it.
@@ -59,7 +59,7 @@ def convert_text(text: str, name: str) -> Stream:
     if not found:
         hidden = _remarks(others, [])
         raise ManifestError(
-            f"there is no TFJob in {name}" + (", but:" if hidden else ""),
+            f"no TFJob found in {name}" + (":" if hidden else ""),
             hidden,
             hint=f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME.",
         )
@@ -67,7 +67,7 @@ def convert_text(text: str, name: str) -> Stream:
 
 
 def _remarks(others: list[Mapping[str, Any]], jobs: list[tfjob.TFJob]) -> list[str]:
-    """Say each remark once: objects without a name look the same."""
+    """Report each remark once: objects without a name look the same."""
     return list(dict.fromkeys(words for other in others for words in remarks(other, jobs)))
 
 
@@ -79,7 +79,7 @@ def convert_object(manifest: Mapping[str, Any]) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One document: its text with the separator before it, and what Kubernetes reads in it."""
+    """One document: its text with the separator before it, and its parsed content."""
 
     text: str
     value: Any
@@ -87,7 +87,7 @@ class _Part:
 
 def _parts(text: str, name: str) -> Iterator[_Part]:
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
-    # Directives of YAML stand before the separator of their document.
+    # YAML directives precede the separator of their document.
     starts = [start for start in starts if not text[:start].rstrip().rpartition("\n")[2].startswith("%")]
     cuts = sorted({0, *starts, len(text)})
     for first, last in itertools.pairwise(cuts):
@@ -116,7 +116,7 @@ def _items(document: Any) -> list[Any]:
 
 
 def _named(item: Any, within: Mapping[str, Any]) -> Any:
-    """Give an item of a list its kind: the API server leaves it out in lists of one kind."""
+    """Add the kind to an item of a list: the API server omits it in lists of one kind."""
     if within["kind"] == "List" or not isinstance(item, dict) or "kind" in item:
         return item
     item["apiVersion"], item["kind"] = within.get("apiVersion"), tfjob.KIND
@@ -164,7 +164,7 @@ _HOLDERS: Final = {
 
 
 def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
-    """Say what has to change in an object when TFJobs beside it become TFClusters."""
+    """Report what has to change in an object when the TFJobs beside it become TFClusters."""
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     kind = document.get("kind")
@@ -196,7 +196,7 @@ def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 
 
 def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
-    """Find what names or holds a TFJob: a workflow, an experiment, a target of an autoscaler."""
+    """Find objects that refer to or contain a TFJob: a workflow, an experiment, a target of an autoscaler."""
     words = _CONVERT + _HOLDERS.get(holder, _BY_ITSELF)
     if isinstance(node, Mapping):
         if path and tfjob.is_tfjob(node):

@@ -13,7 +13,7 @@ from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
 
 _SHOWN: Final = 8
-#: The headings, and the style of each; what is the same is only counted.
+#: The headings, and the style of each; unchanged fields are only counted.
 _HEADINGS: Final = {
     Outcome.REJECTED: ("Rejected", "bad"),
     Outcome.LOSSY: ("Lost, and what to do", "waiting"),
@@ -44,7 +44,7 @@ def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Line]
     result = f"{naming.KIND} {conversion.job.name}" if conversion.cluster is not None else "nothing"
     yield Line(f"{name}: TFJob {conversion.job.name} → {result}", "name")
     for outcome, (heading, style) in _HEADINGS.items():
-        # What is rejected needs another manifest first.
+        # If a field is rejected, only the rejections matter: the manifest must change first.
         if (quiet or conversion.cluster is None) and outcome not in grave:
             continue
         if told := list(_grouped(conversion.of(outcome))):
@@ -58,7 +58,7 @@ def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Line]
 
 
 def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Say once what is the same of several fields, and name all of them."""
+    """Group fields with the same remark, and list all of them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in verdicts:
         paths = groups.setdefault((one.words, one.target), [])

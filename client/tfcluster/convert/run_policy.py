@@ -10,7 +10,7 @@ from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, sa
 
 _OURSELVES: Final = "kubeflow.org/training-operator"
 _MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-#: What a TFJob of before runPolicy has in spec itself.
+#: Fields that a TFJob from before runPolicy has directly in spec.
 _NUMBERS: Final = ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 _MOVED: Final = (*_NUMBERS, "cleanPodPolicy")
 _NOTES: Final = {
@@ -53,7 +53,7 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
 
 
 class _RunPolicy:
-    """The fields of runPolicy, wherever they are."""
+    """The fields of runPolicy, in either place."""
 
     def __init__(self, spec: Mapping[str, Any], findings: Findings) -> None:
         self.findings = findings

@@ -15,7 +15,7 @@ from tfcluster_operator.declaration.spec import choose_main
 TF_CONFIG: Final = "TF_CONFIG"
 #: Labels that the operator sets, beside those of its own domain.
 _OUR_LABELS: Final = tuple(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by"))
-#: What TFJob labels its pods with, in all versions, and what has the same values here.
+#: The labels of a TFJob's pods, in all versions, with the TFCluster label that has the same value.
 LABELS: Final = {
     "training.kubeflow.org/job-name": naming.LABEL_CLUSTER,
     "training.kubeflow.org/replica-type": naming.LABEL_JOB,
@@ -38,7 +38,7 @@ _SELECTORS: Final = ("matchLabels", "selector", "primaryPodLabels")
 _BY_DOWNWARD_API: Final = re.compile(r"metadata\.labels\['([^']+)'\]")
 _BY_NAME: Final = re.compile(rf"{re.escape(_LABEL_PREFIX)}[-a-z]+")
 _BY_PROMETHEUS: Final = re.compile(r"label_training_kubeflow_org_([_a-z]+)")
-#: Schedulers for which TFJob's operator creates a PodGroup, and what names that in a pod.
+#: Schedulers that use a PodGroup of TFJob's operator, and the annotations or labels that name it in a pod.
 _SCHEDULERS: Final = ("volcano", "kube-batch", "scheduler-plugins-scheduler")
 _POD_GROUPS: Final = (
     "scheduling.k8s.io/group-name",
@@ -55,10 +55,10 @@ _SERVERS: Final = ("creationTimestamp", "name", "namespace", "generateName")
 
 
 def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings) -> None:
-    """Take out of a template what a TFCluster does not take, and say what."""
+    """Remove the fields of a template that a TFCluster does not permit, and report them."""
     for key in [key for key in template if key not in ("metadata", "spec")]:
         del template[key]
-        findings.say(Outcome.LOSSY, (*path, key), "a template has no such field: put it where it belongs, or remove it")
+        findings.say(Outcome.LOSSY, (*path, key), "a template does not have this field: move it or remove it")
     _tidy_metadata(template, (*path, "metadata"), findings)
     spec = template.get("spec")
     if isinstance(spec, dict):
@@ -88,7 +88,7 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
         held = metadata.get(group)
         if not isinstance(held, dict):
             continue
-        # By an alias they may be what something selects by, too.
+        # A YAML alias can make this the same object as a selector.
         held = metadata[group] = copy.copy(held)
         for key in [key for key in held if _is_ours(str(key), group)]:
             value = held.pop(key)
@@ -131,7 +131,7 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
 
 
 def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
-    """Write decimal quantities as strings, which the definition of a TFCluster asks for."""
+    """Write decimal quantities as strings, because the CRD requires strings."""
     if isinstance(node, list):
         for index, value in enumerate(node):
             _write_quantities(value, (*path, index), findings)
@@ -150,8 +150,8 @@ def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> N
         spec.get("automountServiceAccountToken") is None
     ):
         words = (
-            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods have none: write "
-            "true here if the program calls the API server"
+            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods do not: write true "
+            "here if the program calls the API server"
         )
         findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
 
@@ -159,7 +159,7 @@ def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> N
 def _tell_of_pod_groups(
     template: Mapping[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings
 ) -> None:
-    """Say where the pods would wait for a PodGroup that TFJob's operator creates."""
+    """Report pods that would wait for a PodGroup of TFJob's operator."""
     spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
     found: list[Path] = [("spec", "schedulerName")] if spec.get("schedulerName") in _SCHEDULERS else []
     for group in ("labels", "annotations"):
@@ -172,7 +172,7 @@ def _tell_of_pod_groups(
 
 
 def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    """Say what a restart loses: TFJob leaves it to the kubelet, which starts containers of the same pod again."""
+    """Report what a restart loses: with TFJob the kubelet restarts containers of the same pod."""
     keep = "keep what must survive on a PersistentVolumeClaim"
     for index, volume in _objects(spec, "volumes"):
         folder = volume.get("emptyDir", False)
@@ -186,7 +186,7 @@ def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) ->
 
 
 def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
-    """Take out the TF_CONFIG that TFJob's own hides: a container may not have two."""
+    """Remove the TF_CONFIG that TFJob's own overrides: a container can have only one."""
     main = choose_main([str(one.get("name", "")) for one in containers({"spec": spec})])
     for index, container in _objects(spec, "containers"):
         if not job.distributed or container.get("name") != main or not isinstance(container.get("env"), list):
@@ -201,7 +201,7 @@ def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Find
                 findings.moved[*where, position] = (*_renamed(where, job), len(kept))
             kept.append(variable)
         if len(kept) != len(container["env"]):
-            # By an alias the list may be that of another container too, where nobody hides a variable.
+            # A YAML alias can make this the list of another container too, whose variable is kept.
             container["env"] = copy.copy(container["env"])
             container["env"][:] = kept
             if not kept:
@@ -215,7 +215,7 @@ def _renamed(path: Path, job: TFJob) -> Path:
 
 
 def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Find the labels of TFJob's that something selects pods by, or reads."""
+    """Find the labels of TFJob that a selector or another field reads."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             where = (*path, key)
@@ -244,7 +244,7 @@ def _label_words(key: str) -> str:
 
 
 def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
-    """Find texts that reach a replica by the Service that TFJob made for it."""
+    """Find texts with the address of a replica, by the Service that TFJob created for it."""
     types = "|".join(re.escape(one.job) for one in job.replicas)
     service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
     if not types:
@@ -262,7 +262,7 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
 
 
 def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Give every text in a part of an object, and where it stands."""
+    """Return every text in a part of an object, and its path."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             yield from texts(value, (*path, key))

@@ -1,4 +1,4 @@
-"""A TFJob as values, and the verdicts on its fields: what became of each, in words for its owner.
+"""A TFJob as values, and the verdicts on its fields: the outcome of each, with a message for its owner.
 
 The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_{types,defaults}.go`` of v1.9.4, and
 ``pkg/apis/tensorflow`` of the branches v0.3 (v1alpha2), v0.5 (v1beta1) and v1.0 (v1beta2, and v1 in its first form).
@@ -20,17 +20,17 @@ _SHOWN: Final = 80
 
 
 class Outcome(StrEnum):
-    """What became of a field, the gravest first."""
+    """The outcome of one field, the most severe first."""
 
-    #: There is no TFCluster that means this.
+    #: A TFCluster cannot express it.
     REJECTED = "rejected"
-    #: Something is lost, and the words say what to do.
+    #: Something is lost; the message says what to do.
     LOSSY = "lossy"
-    #: Nothing is lost, and there is something to know.
+    #: Nothing is lost, but the owner should read the message.
     NOTED = "noted"
     #: It was left out of the TFJob; its default is written out, because ours is another.
     EXPLICIT = "explicit"
-    #: It is left out, and meant nothing to TFJob or only to the API server.
+    #: It is left out: TFJob ignored it, or only the API server used it.
     LEFT_OUT = "left out"
     #: It is carried over and means the same.
     SAME = "same"
@@ -38,10 +38,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one field.
+    """The outcome of one field.
 
-    ``path`` is where it stands in the TFJob, empty for what TFJob has no field for; ``target`` is where it went, "" if
-    nowhere; ``words`` say why, and what to do about it where something is to be done.
+    ``path`` is its place in the TFJob, empty for something that TFJob does not have; ``target`` is its place in the
+    TFCluster, or ""; ``words`` say why, and what to do if something has to be done.
     """
 
     outcome: Outcome
@@ -56,7 +56,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Findings:
-    """The verdicts so far, and where nodes of the TFJob went."""
+    """The verdicts so far, and the new places of the TFJob's nodes."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     moved: dict[Path, Path] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Findings:
         self.verdicts.append(Verdict(outcome, path, target, words))
 
     def remark(self, outcome: Outcome, path: Path, words: str, *, target: str = "") -> None:
-        """Add what is to be said about a node, whose parts have verdicts of their own."""
+        """Add a remark about a node, whose parts have their own verdicts."""
         self.verdicts.append(Verdict(outcome, path, target, words))
 
     def move(self, path: Path, target: Path, words: str = "", *, outcome: Outcome = Outcome.SAME) -> None:
-        """Add the verdict for a node that went somewhere, with all that is in it."""
+        """Add the verdict for a node that moved with all its contents."""
         self.moved[path] = target
         self.say(outcome, path, words, target=spelled(target))
 
@@ -84,7 +84,7 @@ class Findings:
 
 
 def spelled(path: Path) -> str:
-    """Spell a path as ``kubectl explain`` does; keys that are no plain words are quoted."""
+    """Format a path as ``kubectl explain`` does; keys with special characters are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -97,13 +97,13 @@ def spelled(path: Path) -> str:
 
 
 def said(value: Any) -> str:
-    """Write a value of a manifest in short, as JSON has it."""
+    """Format a value of a manifest in short, as JSON."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Give every value that holds no others; what is empty or null holds none."""
+    """Return every scalar and every empty mapping or list, with its path."""
     inner: Iterable[tuple[str | int, Any]] = ()
     if isinstance(node, Mapping):
         inner = node.items()
@@ -119,7 +119,7 @@ def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 KIND: Final = "TFJob"
 CURRENT: Final = "kubeflow.org/v1"
-#: The versions before the first v1.  Their cleanPodPolicy is Running where nothing is said, and None in v1.
+#: The versions before the first v1. Their cleanPodPolicy defaults to Running, and to None in v1.
 OLDER: Final = ("kubeflow.org/v1beta2", "kubeflow.org/v1beta1", "kubeflow.org/v1alpha2")
 VERSIONS: Final = (CURRENT, *OLDER)
 #: The types of replicas as TFJob spells them; it takes any case.
@@ -128,7 +128,7 @@ KNOWN_JOBS: Final = frozenset(name.lower() for name in TYPES)
 DEFAULT_RESTART_POLICY: Final = "Never"
 DEFAULT_PORT: Final = 2222
 PORT_NAME: Final = "tfjob-port"
-#: The container whose port and exit code count, and the only one with TF_CONFIG.
+#: The container whose port and exit code count; only this one gets TF_CONFIG.
 CONTAINER: Final = "tensorflow"
 
 
@@ -155,7 +155,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class TFJob:
-    """What of a TFJob decides its TF_CONFIG and its end."""
+    """The parts of a TFJob that decide its TF_CONFIG and when it ends."""
 
     api_version: str
     name: str
@@ -169,12 +169,12 @@ class TFJob:
 
     @property
     def leader(self) -> Replicas | None:
-        """The chief or master, whose end is the job's."""
+        """The chief or master, whose end is the job's end."""
         return self.of("chief") or self.of("master")
 
     @property
     def distributed(self) -> bool:
-        """Whether its pods have TF_CONFIG: TFJob sets none for a single replica."""
+        """Whether its pods have TF_CONFIG: TFJob does not set it for a single replica."""
         return sum(one.count for one in self.replicas if one.job in KNOWN_JOBS) != 1
 
 
@@ -203,14 +203,14 @@ def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
 def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
     path = ("spec", "tfReplicaSpecs")
     if not isinstance(specs, Mapping) or not specs:
-        words = "there are no replicas: name Worker and its template at the least"
+        words = "the replicas are missing: write at least Worker and its template"
         findings.say(Outcome.REJECTED, path, words if not specs else f"it is {said(specs)}, and must be an object")
         return ()
     found: dict[str, Replicas] = {}
     for key, raw in specs.items():
         job, where = str(key).lower(), (*path, key)
         if not isinstance(raw, Mapping):
-            words = "there is nothing in it: write its template, or remove it"
+            words = "it is empty: write its template, or remove it"
             findings.say(Outcome.REJECTED, where, words if raw is None else f"it is {said(raw)}, and must be an object")
         elif job in found:
             words = f"it is {found[job].key} once more: TFJob takes any case, and only one of them counts. Keep one"
@@ -229,7 +229,7 @@ def _replicas(key: str, job: str, raw: Mapping[str, Any], where: Path, findings:
     if is_whole(replicas):
         replicas = int(replicas)
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
-        findings.say(Outcome.REJECTED, (*where, "template"), "it has no spec: write the pod's containers there")
+        findings.say(Outcome.REJECTED, (*where, "template"), "its spec is missing: write the pod's containers there")
         template = {}
     return Replicas(
         key=key,
@@ -250,7 +250,7 @@ def containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _port(template: Mapping[str, Any]) -> int:
-    """Find the port by TFJob's rule: that of the name tfjob-port in the container tensorflow."""
+    """Find the port as TFJob does: the port named tfjob-port of the container tensorflow."""
     for container in containers(template):
         ports = container.get("ports")
         for port in ports if container.get("name") == CONTAINER and isinstance(ports, list) else ():

@@ -10,7 +10,7 @@ from tfcluster_operator.declaration import reasons
 
 Verdict = Literal["ok", "warning", "failed", "unknown"]
 
-#: From the worst on; "unknown" is what this user may not see.
+#: The most severe first; "unknown" means that this user is not permitted to read it.
 GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok")
 
 
@@ -26,13 +26,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What could not be looked at, and why."""
+    """A part that could not be read, and why."""
 
     why: str
 
 
 def unknown(name: str, *answers: Any) -> Iterator[Check]:
-    """Say that a check is not possible, once for the first answer that is missing."""
+    """Report that a check is not possible, once, with the first missing answer."""
     for answer in answers:
         if isinstance(answer, Unknown):
             yield Check(name, "unknown", answer.why)
@@ -40,13 +40,13 @@ def unknown(name: str, *answers: Any) -> Iterator[Check]:
 
 
 def worst(checks: Iterable[Check]) -> Verdict:
-    """Return the worst verdict; what is unknown is not a fault."""
+    """Return the worst verdict; "unknown" is not a fault."""
     found = {one.verdict for one in checks}
     return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
 
 
 def what_to_do(checks: Sequence[Check]) -> list[str]:
-    """Return what to do, the most important first: checks build on each other in the order in which they come."""
+    """Return what to do, the most important first: later checks depend on earlier ones."""
     wrong = [one for verdict in GRAVITY for one in checks if one.verdict == verdict and one.remedy]
     return list(dict.fromkeys(one.remedy for one in wrong))
 
@@ -55,7 +55,7 @@ def document_of(checks: Sequence[Check]) -> dict[str, Any]:
     return {"verdict": worst(checks), "checks": [asdict(one) for one in checks], "toDo": what_to_do(checks)}
 
 
-#: By reason; NAME stands for the cluster.  What needs nothing but time is not here.
+#: By reason; NAME stands for the cluster. Reasons that only need time are not here.
 REMEDIES: Final = {
     reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
     reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
@@ -81,7 +81,7 @@ REMEDIES: Final = {
     reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
     reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
 }
-#: Reasons that no waiting cures: what keeps the cluster from being ready must be mended by somebody.
+#: Reasons that do not resolve with time: a user has to fix the cause.
 GRAVE: Final = frozenset(
     {
         reasons.STUCK_TERMINATING,
@@ -105,5 +105,5 @@ GRAVE: Final = frozenset(
 
 
 def remedy_for(reason: str, name: str) -> str:
-    """Say what to do about a reason; "" where nothing is to be done."""
+    """Return what to do about a reason; "" if nothing has to be done."""
     return REMEDIES.get(reason, "").replace("NAME", name)

@@ -31,5 +31,5 @@ def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> It
     except (RefusedError, UnreachableError) as error:
         yield Check("cluster", "unknown", str(error))
         return
-    # Every program of a machine reaches the tasks of a local run: there is no isolation to look at.
+    # A local run does not have isolation to check: every program of the machine can reach its tasks.
     yield from judge_cluster(picture, None if local else surroundings_of(api, name))

@@ -25,9 +25,9 @@ from tfcluster_operator.declaration import naming
 
 _T = TypeVar("_T")
 
-#: By this label of its chart, and of install.yaml, the operator is found.
+#: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
-#: Where the docs install it: looked into if this user may not look everywhere.
+#: The namespace that the docs install into: searched if this user cannot search all namespaces.
 USUAL_NAMESPACE: Final = "tfcluster-system"
 DAEMON_SETS: Final = Resource("apps/v1", "daemonsets")
 RIGHTS: Final = (
@@ -45,10 +45,10 @@ _BESIDE_EACH_OTHER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What was found of the server and of the operator; Unknown where it could not be looked at, None where it is not.
+    """The state of the API server and the operator; Unknown if it could not be read, None if it does not exist.
 
-    ``operators`` are the Deployments.  ``rights`` tells for each of RIGHTS whether this user has it, ``reported``
-    whether a TFCluster of the namespace was ever reported on.
+    ``operators`` are the Deployments. ``rights`` says for each of RIGHTS whether this user has it, ``reported`` whether
+    an operator ever reported on a TFCluster of the namespace.
     """
 
     namespace: str
@@ -64,14 +64,14 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The NetworkPolicies of a cluster, and the DaemonSets that tell its network; Unknown if they cannot be listed."""
+    """The NetworkPolicies of a cluster, and the DaemonSets that show its network; Unknown if they cannot be listed."""
 
     policies: Sequence[Object] | Unknown
     networks: Sequence[Object] | Unknown
 
 
 def ask(question: Callable[[], _T]) -> _T | Unknown:
-    """Give the answer to a request, or why there is none; that there is nothing is an answer, too, where it is None."""
+    """Return the answer to a request (None if the object does not exist), or Unknown with the reason of the error."""
     try:
         return question()
     except (RefusedError, UnreachableError) as error:
@@ -79,14 +79,14 @@ def ask(question: Callable[[], _T]) -> _T | Unknown:
 
 
 def ask_all(questions: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
-    """Ask several at once, and give each answer, or Unknown, by its name."""
+    """Ask several questions in parallel, and return each answer, or Unknown, by its name."""
     with ThreadPoolExecutor(_BESIDE_EACH_OTHER) as pool:
         answers = {name: pool.submit(ask, question) for name, question in questions.items()}
         return {name: answer.result() for name, answer in answers.items()}
 
 
 def installation_of(api: KubernetesApi) -> Installation:
-    """Look at the server, the definition, the operator and this user's rights."""
+    """Read the server's version, the CRD, the operator and this user's permissions."""
     found = ask_all(
         {
             "version": partial(version_of, api),
@@ -134,7 +134,7 @@ def _is_served(api: KubernetesApi) -> bool:
 
 
 def operators_of(api: KubernetesApi) -> tuple[Sequence[Object] | Unknown, bool]:
-    """Find the Deployments of operators, and say whether all namespaces were looked into."""
+    """Find the Deployments of operators, and return whether all namespaces were searched."""
     everywhere = ask(partial(api.list, DEPLOYMENTS, "", labels=OPERATOR_LABELS))
     if not isinstance(everywhere, Unknown):
         return everywhere, True
@@ -145,7 +145,7 @@ def operators_of(api: KubernetesApi) -> tuple[Sequence[Object] | Unknown, bool]:
 
 
 def options_of(deployment: Object) -> dict[str, list[str]]:
-    """Return the options that an operator is started with, each with its values; [] of a flag."""
+    """Return the options that an operator is started with, each with its values; [] for a flag."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or [{}]
     operator = next((one for one in containers if one.get("name") == "operator"), containers[0])
     options: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Is TFCluster installed, and does it work?  Judgements of what was found, in the order in which they build up."""
+"""Is TFCluster installed, and does it work?  Each check builds on the earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UPGRADE_CLIENT: Final = "Upgrade this client to the operator's version: pip ins
 def judge_installation(found: Installation, packaged: Mapping[str, Any]) -> Iterator[Check]:
     yield judge_server(found.server, found.version)
     if isinstance(found.version, Unknown) and isinstance(found.served, Unknown):
-        return  # nobody answers: the rest would say the same
+        return  # the API server does not answer: every other check would report the same
     yield _definition(found, packaged)
     yield from _operator(found)
     yield _rights(found)
@@ -76,7 +76,7 @@ def _fields(definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _walk(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Return the fields of a schema; those of the pod template are Kubernetes' own, and many."""
+    """Return the fields of a schema, without the many of the pod template, which are Kubernetes' own."""
     for rule in node.get("x-kubernetes-validations") or ():
         yield f"{_A_RULE} {path or 'the object'}: {rule.get('rule')}"
     inner = node.get("additionalProperties")

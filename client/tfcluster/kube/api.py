@@ -25,7 +25,7 @@ from tfcluster.errors import ConflictError, NotFoundError, RefusedError, TFClust
 from tfcluster.kube.connection import Cut, brief_of_kubeconfig, load_kubeconfig
 from tfcluster_operator.declaration import naming
 
-#: The reason of a 404 that is of no object: the kind itself is not there.
+#: The reason of a 404 for a whole kind, not for one object.
 UNKNOWN_PATH: Final = "UnknownPath"
 
 
@@ -57,7 +57,7 @@ def error_of_status(document: Mapping[str, Any]) -> RefusedError:
         return ConflictError(message, status=status, reason=reason, hint=hint)
     hints = {
         401: "The API server does not know you: log in again, or choose another --context.",
-        403: "Ask an administrator for the right, or choose another namespace with -n.",
+        403: "Ask an administrator for the permission, or choose another namespace with -n.",
     }
     hint = hints.get(status, "")
     if status == 403 and 'User "system:anonymous"' in message:
@@ -69,22 +69,22 @@ def _missing(details: Mapping[str, Any]) -> str:
     if details.get("kind") == "namespaces":
         return f"Create it with `kubectl create namespace {details.get('name')}`, or choose another one with -n."
     if details.get("name"):
-        return "List what is there with `tfcluster status`, in all namespaces with -A."
+        return "List the TFClusters with `tfcluster status`, in all namespaces with -A."
     return (
         f"Is the operator installed? Its definition is missing: kubectl get crd {naming.PLURAL}.{naming.GROUP}. "
-        "`tfcluster doctor` looks at everything."
+        "`tfcluster doctor` checks everything."
     )
 
 
 Object = dict[str, Any]
 
 FIELD_MANAGER: Final = "tfcluster-client"
-#: Seconds until a connection must stand, and until an answer must have begun.
+#: Time-outs in seconds: for the connection, and for the beginning of the answer.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
 _CREATED: Final = 201
 _POD: Final = "the pod"
-#: What would lead to another object, or to all of them (kubernetes.io, "Object Names and IDs": path segment names).
+#: These names would change the path of a request (kubernetes.io, "Object Names and IDs": path segment names).
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -110,7 +110,7 @@ TFJOBS: Final = Resource("kubeflow.org/v1", "tfjobs")
 
 
 class KubernetesApi:
-    """One API server, as one user, with one namespace that is meant where none is named."""
+    """One API server, as one user, with a default namespace."""
 
     def __init__(
         self, configuration: client.Configuration, namespace: str, source: str = "", context: str | None = None
@@ -119,7 +119,7 @@ class KubernetesApi:
         self.source = source
         self.context = context
         self.configuration = configuration
-        # What is followed for hours would wait forever on a connection that died silently.
+        # Without keep-alive a watch or log would wait forever on a connection that died without notice.
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
@@ -164,24 +164,24 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server, for messages; a path may be a secret and is left out."""
+        """The API server, for messages, without its path, which can be a secret."""
         found = urlsplit(str(self.configuration.host))
         return f"{found.scheme}://{found.netloc}"
 
     @property
     def kubectl_options(self) -> list[str]:
-        """The options with which kubectl reaches the same API server."""
+        """The options that point kubectl at the same API server."""
         file = [] if self.source in ("", _POD) else ["--kubeconfig", str(Path(self.source).expanduser())]
         return [*file, *(["--context", self.context] if self.context else [])]
 
     # --- reading
 
     def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
-        """Return an object; raises NotFoundError where it is not there, and RefusedError."""
+        """Return an object; raises NotFoundError and RefusedError."""
         return self._json("GET", self._path(resource, namespace, name, subresource))
 
     def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None where it is not there; raises RefusedError, also where there is no such kind."""
+        """Return an object, or None if it does not exist; raises RefusedError, also if the kind does not exist."""
         try:
             return self.get(resource, name, namespace)
         except NotFoundError as error:
@@ -236,7 +236,7 @@ class KubernetesApi:
     # --- writing
 
     def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object:
-        """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
+        """Create an object; raises ConflictError if one of that name exists, and RefusedError."""
         return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
 
     def apply(
@@ -269,7 +269,7 @@ class KubernetesApi:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        """Change an object with a merge patch; raises NotFoundError, ConflictError and RefusedError."""
         path = self._path(resource, namespace, name, subresource)
         query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
@@ -308,7 +308,7 @@ class KubernetesApi:
         since_time: str = "",
         timestamps: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        """Open a container's log; it is read by ``read1()``, and another thread ends that by ``shutdown()``."""
+        """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
         query = _query(
             container=container,
             follow="true" if follow else "",
@@ -345,7 +345,7 @@ class KubernetesApi:
         return bytes(self._open("GET", path).read())
 
     def interruptible(self) -> InterruptibleApi:
-        """Return the same with connections of its own, which another thread can cut."""
+        """Return a copy with its own connections, which another thread can cut."""
         return InterruptibleApi(self.configuration, self.namespace, self.source)
 
     def close(self) -> None:
@@ -354,7 +354,7 @@ class KubernetesApi:
     def _path(
         self, resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str = ""
     ) -> str:
-        """Return the path of an object, or of all objects where ``name`` is None."""
+        """Return the path of an object, or of all objects without a name."""
         base = f"/apis/{resource.group_version}" if "/" in resource.group_version else f"/api/{resource.group_version}"
         inside = self.namespace if namespace is None else namespace
         if name is not None and (not isinstance(name, str) or name in _NO_NAMES):
@@ -411,7 +411,7 @@ class KubernetesApi:
             if response.status >= 400:
                 raise error_of_response(response.status, response.read(), server=self.server)
         except ValueError:
-            # http.client's words hold the header, and so the token: they must not be seen, nor be a cause.
+            # The messages of http.client contain the header, and so the token: never show or chain them.
             raise UnreachableError(
                 "the credentials hold a character that no request can carry, such as the end of a line",
                 hint=f"They are from {self.source or 'the caller'}. Log in again, or correct the token there.",
@@ -425,9 +425,9 @@ class KubernetesApi:
 
 
 class InterruptibleApi(KubernetesApi):
-    """A KubernetesApi whose requests another thread can end, also those that wait for the first byte of an answer.
+    """A KubernetesApi whose requests another thread can end, even before the first byte of an answer.
 
-    A log that is followed has no answer, and so nothing to close, until its container writes a line.
+    The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
     """
 
     def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
@@ -441,7 +441,7 @@ class InterruptibleApi(KubernetesApi):
 
 
 class Listed(list[Object]):
-    """What a list found, with the version from which a watch continues."""
+    """The objects of a list, with the version where a watch continues."""
 
     version = ""
 
@@ -451,7 +451,7 @@ def _query(**parameters: str | int) -> dict[str, str]:
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Return the lines of an answer as they come; the last may have no end."""
+    """Return the lines of an answer as they come; the last line can be incomplete."""
     rest = b""
     try:
         # stream() would wait until a whole block is there; read1() gives what has come.
@@ -476,7 +476,7 @@ def _brief(error: Exception) -> str:
 
 
 def seconds_of(text: Any) -> float:
-    """Read a time of Kubernetes; 0.0 where there is none, or it is no time."""
+    """Parse a timestamp of Kubernetes; 0.0 if it is missing or invalid."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else 0.0
     except (TypeError, ValueError):

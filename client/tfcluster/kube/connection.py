@@ -1,4 +1,4 @@
-"""What the official client leaves to be done: silent credential plug-ins, websockets, and cutting connections."""
+"""Additions to the official client: errors of credential plug-ins, websockets, and cutting connections."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def load_kubeconfig(configuration: client.Configuration, file: str | None, conte
     with _heard() as said:
         config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
     if said and not (configuration.api_key or configuration.cert_file or configuration.username):
-        # The official client continues as nobody, and the API server would speak of a right that is missing.
+        # The official client continues without credentials, and the API server would report a missing permission.
         raise UnreachableError(
-            f"the kubeconfig gives no credentials: {said[-1]}",
-            hint="Log in again, and see that the program that it names for it can be run.",
+            f"the kubeconfig does not give credentials: {said[-1]}",
+            hint="Log in again, and check that the credential program that it names can be run.",
         )
-    # The official client lists contexts only where there is a current one.
+    # The official client lists contexts only if the kubeconfig has a current one.
     read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
     chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
     return str(chosen["context"].get("namespace") or "")
@@ -50,7 +50,7 @@ def brief_of_kubeconfig(error: Exception) -> str:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """Return what the official client logs as an error in the meantime; without a handler it would be printed."""
+    """Return the errors that the official client logs in the meantime; without a handler they would be printed."""
     said: list[str] = []
 
     class Listener(logging.Handler):
@@ -67,7 +67,7 @@ def _heard() -> Iterator[list[str]]:
 
 
 class Cut:
-    """Knows the sockets of the connections that its pools make."""
+    """Tracks the sockets of the connections that its pools open, and can cut them."""
 
     def __init__(self) -> None:
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -75,7 +75,7 @@ class Cut:
         self._over = False
 
     def cut(self) -> None:
-        """Cut all connections, and those that are made from now on."""
+        """Cut all connections, and every connection that is opened afterwards."""
         with self._lock:
             self._over = True
             for one in self._sockets:
@@ -111,5 +111,5 @@ class Cut:
 
     def _end(self, one: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            # An SSL socket's own shutdown() would take its state from under the thread that reads.
+            # shutdown() of an SSL socket itself would remove the state that the reading thread still uses.
             socket.socket.shutdown(one, socket.SHUT_RDWR)

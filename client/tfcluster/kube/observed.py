@@ -1,4 +1,4 @@
-"""What exists for a TFCluster, read as the operator reads it, so that both judge it by the same decisions."""
+"""Read a TFCluster's objects in the same way as the operator, so that both judge them with the same code."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def read_objects(kind: str, bodies: Iterable[Mapping[str, Any]]) -> dict[str, An
 
 
 def _observe(body: Mapping[str, Any], now: float) -> Pod:
-    # Who wrote which field is half of a pod's text, and nothing here asks for it.
+    # managedFields are half of a pod's text and are not needed here.
     metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
     read = KINDS[Pod.KIND].read(json.dumps({**body, "metadata": metadata}).encode())
     if not isinstance(read, Pod):
         raise TypeError(f"{type(read).__name__} is no pod")
     pod = read.seen(None, now)
     asked = seconds_of(metadata.get("deletionTimestamp")) - pod.meta.grace
-    # The operator notes when it first saw the deletion; who looks once has only the server's word.
+    # The operator records when it first saw the deletion; a single reading only has the server's timestamp.
     return replace(pod, noted=replace(pod.noted, leaving_since=asked)) if pod.meta.terminating else pod

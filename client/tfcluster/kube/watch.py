@@ -14,15 +14,15 @@ from tfcluster.errors import RefusedError, TFClusterError, UnreachableError
 from tfcluster.kube.api import PODS, TFCLUSTERS, InterruptibleApi, KubernetesApi, Object, Resource
 from tfcluster_operator.declaration import naming
 
-#: A watch lasts so long at the most, in seconds; then the objects are listed again: a connection may die unseen.
+#: The longest time of a watch, in seconds; then the objects are listed again, because a connection can die unnoticed.
 _WATCH: Final = 60.0
-#: The pauses after a failure, in seconds: the first, and the longest.
+#: The back-off after a failure, in seconds: the first delay, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _EXPIRED: Final = 410
 
 
 class Selection(NamedTuple):
-    """Which objects are followed; see KubernetesApi.list."""
+    """The objects to follow; see KubernetesApi.list."""
 
     resource: Resource
     namespace: str | None = None
@@ -37,7 +37,7 @@ def follow(
     until: float = float("inf"),
     broken: Callable[[TFClusterError], object] = lambda _: None,
 ) -> Iterator[list[Object]]:
-    """Return all objects that match, now and at each change; raises what the first request does."""
+    """Return all objects that match, now and at each change; raises the errors of the first request."""
     resource, namespace, labels, fields = selection
     known, pause = False, _FIRST_PAUSE
     while True:
@@ -67,7 +67,7 @@ def follow(
 
 
 def _is_final(error: TFClusterError) -> bool:
-    """Return whether another try is in vain: not where a version is too old, nor where the server has no room."""
+    """Return whether a retry cannot help; it does after an expired version and when the server is overloaded."""
     return isinstance(error, RefusedError) and error.status < 500 and error.status not in {_EXPIRED, 429}
 
 
@@ -75,13 +75,13 @@ def _key(body: Object) -> tuple[str, str]:
     return str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"])
 
 
-#: Seconds in which changes that come together are taken together.
+#: Changes within this time, in seconds, are reported together.
 _TOGETHER: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one selection has given."""
+    """The last result of one selection."""
 
     objects: Sequence[Object] = field(default=())
     trouble: TFClusterError | None = None
@@ -98,7 +98,7 @@ def snapshots(
     news: queue.Queue[_News] = queue.Queue()
     over = threading.Event()
     for number, selection in enumerate(selections):
-        # A thread of a watch waits for the server; the end of the process does not wait for it.
+        # The thread of a watch blocks on the server; the process must not wait for it at its end.
         threading.Thread(target=_follow_into, args=(news, over, api, number, selection), daemon=True).start()
     found = [Found() for _ in selections]
     unknown = set(range(len(found)))
@@ -114,7 +114,7 @@ def snapshots(
 
 
 def _taken(news: queue.Queue[_News], tick: float | None, together: float) -> Iterator[_News]:
-    """Return what has come, and what comes with it."""
+    """Return the changes that have arrived, with those that follow shortly."""
     with contextlib.suppress(queue.Empty):
         yield news.get(timeout=tick)
         end = time.monotonic() + together
@@ -153,7 +153,7 @@ def _entered(before: Found, news: _News) -> Found:
 class ClusterWatch:
     """Watches one TFCluster and its pods in a thread, until ``stop`` is called and the connection is interrupted.
 
-    ``failure`` is why nothing can be seen any more, ``trouble`` why nothing can be seen for now.
+    ``failure`` is a final error, ``trouble`` a temporary one.
     """
 
     def __init__(self, api: InterruptibleApi, name: str, namespace: str | None, changed: Callable[[], None]) -> None:
@@ -177,22 +177,22 @@ class ClusterWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more, as soon as the connection is interrupted."""
+        """Stop watching, as soon as the connection is interrupted."""
         self._stopped = True
 
     def snapshot(self) -> tuple[Object | None, bool, list[Object]]:
-        """Return the TFCluster as it was seen last, whether it is gone since, and its pods."""
+        """Return the TFCluster as it was seen last, whether it was deleted since, and its pods."""
         with self._lock:
             return self._cluster, self._gone, list(self._pods.values())
 
     def departed(self) -> list[Object]:
-        """Return the pods that went since this was asked last, as they were seen last."""
+        """Return the last state of the pods that were deleted since the previous call."""
         with self._lock:
             gone, self._departed = self._departed, []
             return gone
 
     def _follow(self) -> None:
-        # Each change by itself, so that the last state of a pod is seen before it is gone.
+        # Changes are not combined, so that the last state of a pod is seen before its deletion.
         for clusters, pods in snapshots(self._api, self._selections, together=0.0):
             if self._stopped:
                 return
@@ -210,6 +210,6 @@ class ClusterWatch:
         if self._cluster is None:
             self._cluster = clusters[0] if clusters else None
         elif not self._gone:
-            # Another TFCluster of the name is not the one whose tasks were asked for.
+            # A new TFCluster of the same name is not the requested one.
             same = [one for one in clusters if one["metadata"]["uid"] == self._cluster["metadata"]["uid"]]
             self._cluster, self._gone = (same[0], False) if same else (self._cluster, True)

@@ -19,12 +19,12 @@ from typing import Final
 from tfcluster_resolver import contract
 
 HOST: Final = "127.0.0.1"
-#: Where a pod's status tells which port on this machine stands for which of the pod's; Kubernetes has no such field.
+#: A field of a pod's status, not of Kubernetes: the port on this machine for each port of the pod.
 LOCAL_PORTS: Final = "localPorts"
-#: Where ports for outgoing connections begin, if the system does not say.
+#: The first port for outgoing connections, if the system does not report it.
 _FIRST_EPHEMERAL: Final = 32768
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: So many ports below that are ours to choose from.
+#: The number of ports below that one to choose from.
 _CHOICE: Final = 12000
 _LOWEST: Final = 10000
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -35,11 +35,11 @@ class NoPortError(Exception):
 
 
 class Ports:
-    """Hands out TCP ports that nobody uses, and that no outgoing connection gets from the system.
+    """Assigns TCP ports that are free and outside the system's range for outgoing connections.
 
-    A port that was handed out and has no listener yet looks free.  So each is held by a lock on a file, which other
-    runs with that folder see, and which the system lets go when this process ends, however it ends.  On Linux it is
-    held by a name among its abstract sockets, too: every user and every folder has the same of them, as of ports.
+    A port without a listener looks free. So each assigned port is held by a lock on a file, which other runs with the
+    same folder see, and which the system releases when this process ends for any reason. On Linux it is also held by an
+    abstract socket, because abstract sockets are shared by all users and folders, as ports are.
     """
 
     def __init__(self, folder: Path, choice: Iterable[int] | None = None) -> None:
@@ -61,7 +61,7 @@ class Ports:
         except BlockingIOError:
             os.close(descriptor)
             return False
-        # Who held the file until a moment ago may have deleted it between our opening and our locking it.
+        # Another run that held the file can delete it between open and lock.
         if not _is_at(descriptor, self._folder / str(port)) or not is_free(port):
             os.close(descriptor)
             return False
@@ -76,7 +76,7 @@ class Ports:
 
     def release(self) -> None:
         for port, descriptors in self._held.items():
-            # Deleted while it is locked, so that nobody holds a file that is no more.
+            # Deleted while it is locked, so that no process can hold a deleted file.
             (self._folder / str(port)).unlink(missing_ok=True)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -84,7 +84,7 @@ class Ports:
 
 
 def _names(port: int) -> tuple[int, ...]:
-    """Take a port's name among the abstract sockets, and give its descriptor; nothing where the system has no such."""
+    """Bind the abstract socket of a port, and return its descriptor; empty on systems without abstract sockets."""
     if sys.platform != "linux":
         return ()
     name = socket.socket(socket.AF_UNIX)
@@ -109,7 +109,7 @@ def is_free(port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-            # On Linux two sockets may be bound with SO_REUSEADDR while neither listens.
+            # On Linux two sockets can be bound with SO_REUSEADDR while neither listens.
             probe.listen(1)
         except OSError as error:
             if error.errno in {errno.EADDRINUSE, errno.EACCES}:
@@ -119,7 +119,7 @@ def is_free(port: int) -> bool:
 
 
 def default_choice() -> range:
-    """Return the ports below those that the system gives to outgoing connections."""
+    """Return the ports below the system's range for outgoing connections."""
     try:
         below = int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -137,14 +137,14 @@ class _Host:
 
 
 class Addresses:
-    """What each address of a cluster is on this machine."""
+    """Maps the addresses of a cluster to ports on this machine."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._local: dict[tuple[_Host, int], int] = {}
 
     def local_port(self, address: str) -> int | None:
-        """Return the port on this machine of an address, which gets one if it has none."""
+        """Return the port on this machine for an address; the first call assigns it."""
         host, _, port = address.rpartition(":")
         labels = host.split(".")
         if not port.isdecimal() or len(labels) < 4 or labels[3] != "svc":
@@ -155,18 +155,18 @@ class Addresses:
         return self._local[key]
 
     def local(self, address: str) -> str:
-        """Return an address as it is on this machine; one that is no pod's stays as it is."""
+        """Return the local form of an address; an address that does not belong to a pod is not changed."""
         port = self.local_port(address)
         return address if port is None else f"{HOST}:{port}"
 
     def of_host(self, name: str, service: str, namespace: str) -> Iterator[tuple[int, int]]:
-        """Return the ports of one pod, each with the port that stands for it on this machine."""
+        """Return the ports of one pod, each with its port on this machine."""
         for (host, port), here in self._local.items():
             if host == _Host(name, service, namespace):
                 yield port, here
 
     def rewrite_view(self, text: str) -> str:
-        """Rewrite the addresses in a view file; what is no view stays as it is."""
+        """Rewrite the addresses in a view file; other texts are not changed."""
         try:
             view = contract.load(text)
         except contract.ContractError:
@@ -180,7 +180,7 @@ class Addresses:
         return contract.dump(replace(view, jobs=jobs))
 
     def rewrite(self, text: str, service: str, namespace: str) -> str:
-        """Rewrite the addresses of one cluster's pods wherever they stand in a text."""
+        """Rewrite all addresses of one cluster's pods in a text."""
         if service not in text:
             return text
         domain = rf"\.{re.escape(namespace)}(?:\.svc(?:\.{_LABEL})*)?"
@@ -196,5 +196,5 @@ class Addresses:
         return re.sub(pattern, here, text)
 
     def _declared(self, port: int) -> int:
-        """Give the declared port for which one of this machine stands: all tasks may have the same, as $(PORT) says."""
+        """Return the declared port of a port on this machine: all tasks can declare the same, as $(PORT) says."""
         return next((declared for (_, declared), here in self._local.items() if here == port), port)

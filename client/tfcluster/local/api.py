@@ -1,6 +1,6 @@
-"""The API server in memory behind HTTP, on this machine alone and for whoever has the token.
+"""The API server in memory behind HTTP, on the loopback interface, for clients with the token.
 
-Whoever may write here runs programs as this user, so nothing is answered without the token.
+Write access means running programs as this user, so every request needs the token.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ HOST: Final = "127.0.0.1"
 _USER: Final = "local-user"
 _LARGEST_BODY: Final = 3 * 2**20
 
-#: Return the bytes of a container's log: namespace, pod, and the query of the request; raises Refusal.
+#: Return the bytes of a container's log for a namespace, a pod and the request's query; raises ``Refusal``.
 LogOf = Callable[[str, str, Mapping[str, str]], AsyncIterator[bytes]]
 
 
 class ApiServer:
-    """Serves a store by HTTP on 127.0.0.1."""
+    """Serves a store over HTTP on 127.0.0.1."""
 
     def __init__(self, store: Store, token: str, log_of: LogOf | None = None) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class ApiServer:
     async def start(self, port: int = 0) -> None:
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._answer)
-        # A watch ends when its client is gone, not when the next object changes.
+        # Without cancellation a watch would end at the next event instead of when its client disconnects.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, HOST, port)
@@ -50,7 +50,7 @@ class ApiServer:
             await self._runner.cleanup()
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
-        # kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
+        # kubectl does not send a token over plain HTTP, so the path of the server's URL begins with it.
         _, first, *rest = str(http.rel_url).split("/", 2)
         inside = hmac.compare_digest(first.encode("utf-8", "replace"), self._token)
         given = http.headers.get("Authorization", "").encode("utf-8", "replace")
@@ -75,7 +75,7 @@ class ApiServer:
             async for lines in answer.watch.batches():
                 await response.write(b"".join(lines))
         except ConnectionResetError:
-            return response  # the client is gone
+            return response  # the client has disconnected
         await response.write_eof()
         return response
 
@@ -92,7 +92,7 @@ class ApiServer:
             async for chunk in chunks:
                 await response.write(chunk)
         except ConnectionResetError:
-            return response  # the client is gone
+            return response  # the client has disconnected
         await response.write_eof()
         return response
 
@@ -102,7 +102,7 @@ def _plain(answer: Answer) -> web.Response:
 
 
 def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
-    """Spell how a client reaches an ApiServer, as JSON, which is YAML."""
+    """Return the kubeconfig for an ApiServer, as JSON, which is valid YAML."""
     document: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -24,7 +24,7 @@ _FAILURES: Final = 3
 
 
 class Actions:
-    """Carries out what probes of one container ask for."""
+    """Carries out the actions of one container's probes."""
 
     def __init__(
         self, container: Object, port: Callable[[int], int], command: Callable[[Sequence[str]], Command]
@@ -72,7 +72,7 @@ class Actions:
         headers = {one["name"]: one["value"] for one in asked.get("httpHeaders") or ()}
         async with (
             aiohttp.ClientSession(headers=headers) as session,
-            # As the kubelet, which does not check who answers.
+            # As the kubelet, which does not verify the server's certificate.
             session.get(url, ssl=False) as response,
         ):
             return 200 <= response.status < 400
@@ -81,7 +81,7 @@ class Actions:
 async def judge(
     probe: Object, attempt: Callable[[Object, float], Awaitable[bool]], told: Callable[[bool], None]
 ) -> None:
-    """Probe forever, and tell each time that the probe's threshold is reached."""
+    """Probe forever, and report each time that the probe's threshold is reached."""
     needed = {True: int(probe.get("successThreshold", 1)), False: int(probe.get("failureThreshold", _FAILURES))}
     last, run = True, 0
     await asyncio.sleep(float(probe.get("initialDelaySeconds", 0)))
@@ -94,7 +94,7 @@ async def judge(
         await asyncio.sleep(float(probe.get("periodSeconds", _PERIOD)))
 
 
-#: What an init container, a sidecar (an init container that is restarted always), and a container is in its pod's life.
+#: The role of a container in its pod; a sidecar is an init container with restartPolicy Always.
 Kind = Literal["init", "sidecar", "main"]
 
 _NOT_STARTED: Final = 128
@@ -111,7 +111,7 @@ class Prepared:
 
 
 class Container:
-    """A container and what has become of it."""
+    """A container and its state."""
 
     def __init__(
         self, spec: Object, kind: Kind, *, changed: Callable[[], None], timestamp: Callable[[], str], grace: float
@@ -142,7 +142,7 @@ class Container:
         self._become({"waiting": {"reason": reason, **({"message": message} if message else {})}})
 
     def cannot_start(self, why: str) -> None:
-        """End it, if it has not run, as the kubelet does where the container runtime cannot start a container."""
+        """End it, if it has not run, as the kubelet does if the container runtime cannot start a container."""
         if self._process is None:
             self._end(128, "StartError", why)
 
@@ -176,7 +176,7 @@ class Container:
             self._process.send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End its program and all that it started, at once."""
+        """Kill its program and all descendants immediately."""
         self._asked.append(signal.SIGKILL)
         if self._process is not None:
             self._process.send(signal.SIGKILL)
@@ -247,7 +247,7 @@ class Container:
         return code
 
     def _message(self, code: int, prepared: Prepared) -> str:
-        """Return what the program left in its message file, or its last lines where it failed and left nothing."""
+        """Return the content of the program's message file, or the last lines of a failed program without one."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if text := prepared.message_file.read_text(encoding="utf-8")[-4096:]:
                 return text

@@ -1,9 +1,8 @@
-"""What a container's program gets: its arguments, environment and working directory, and what all pods of a run share.
+"""A container's arguments, environment and working directory, and what all pods of a run share.
 
-The order is the kubelet's (makeEnvironmentVariables): envFrom, then env, where ``$(NAME)`` stands for a variable above.
-Beneath them lies what an image would bring; of the user's own shell only what is listed here gets through.  A process
-has no mounts of its own, so paths below a mount, names of pods and the own port are rewritten where the manifest names
-them.
+The order is the kubelet's (makeEnvironmentVariables): envFrom, then env, where ``$(NAME)`` refers to a variable above.
+Before them come the variables of an image; of the user's own shell only the listed ones are passed. A process does
+not have its own mounts, so paths below a mount, names of pods and the own port are rewritten in the manifest's values.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tfcluster.local.session import CLAIMS
 from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, config_files, secret_values, value_of
 from tfcluster_resolver import contract
 
-#: What may stand before a path without being a part of it.
+#: Characters that can precede a path without being a part of it.
 _BEFORE = r"(?:(?<![\w./~$)}\]-])|(?<=file://))"
 
 
@@ -37,7 +36,7 @@ class PathMapping:
 
 
 class PathMap:
-    """Rewrites paths; the longest that fits wins, as of several mounts the innermost does."""
+    """Rewrites paths; the longest match wins, as the innermost of nested mounts does."""
 
     def __init__(self, mappings: Iterable[PathMapping]) -> None:
         kept = {one.there.rstrip("/"): one for one in mappings if one.there.rstrip("/")}
@@ -47,7 +46,7 @@ class PathMap:
         self._here = {one.there.rstrip("/"): str(one.here) for one in self.mappings}
 
     def rewrite(self, text: str) -> str:
-        """Rewrite every path that stands in a text."""
+        """Rewrite every path in a text."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda match: self._here[match[1]], text)
@@ -58,7 +57,7 @@ _OWN_HOSTS: Final = r"(?<![\w.-])(0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)"
 
 
 class Rewriting:
-    """Rewrites what the manifest says to one container."""
+    """Rewrites the manifest's values for one container."""
 
     def __init__(self, paths: PathMap, addresses: Addresses, *, hostname: str, service: str, namespace: str) -> None:
         self._paths = paths
@@ -68,14 +67,14 @@ class Rewriting:
         self._own = dict(addresses.of_host(hostname, service, namespace))
 
     def text(self, text: str) -> str:
-        """Rewrite paths, names of pods, and the own port behind an address of this machine."""
+        """Rewrite paths, names of pods, and the own port after an address of this machine."""
         text = self._addresses.rewrite(self._paths.rewrite(text), self._service, self._namespace)
         for port, here in self._own.items():
             text = re.sub(rf"{_OWN_HOSTS}:{port}(?!\d)", rf"\1:{here}", text)
         return text
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Rewrite a program's arguments; a number is the own port where its flag says that it is a port."""
+        """Rewrite a program's arguments; a number is the own port if the name of its flag says that it is a port."""
         told = []
         before = ""
         for word in words:
@@ -92,11 +91,11 @@ class Rewriting:
         return {name: self.text(value) for name, value in self.with_ports(variables).items()}
 
     def with_ports(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Rewrite numbers alone: a number is the own port where the name of its variable says that it is a port."""
+        """Rewrite numbers only: a number is the own port if the name of its variable says that it is a port."""
         return {name: self._number(value) if _PORT.search(name) else value for name, value in variables.items()}
 
     def port(self, port: int) -> int:
-        """Return the port on this machine that stands for one of the pod's."""
+        """Return the port on this machine for one of the pod's ports."""
         return self._own.get(port, port)
 
     def _number(self, text: str) -> str:
@@ -105,7 +104,7 @@ class Rewriting:
 
 Object = Mapping[str, Any]
 
-#: What programs get from the environment of ``tfcluster local run``: where things are, and how to reach the network.
+#: Variables of the environment of ``tfcluster local run`` that programs get: folders, devices and network access.
 INHERITED: Final = (
     *("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"),
     "CUDA_VISIBLE_DEVICES",
@@ -120,7 +119,7 @@ _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Expand ``$(NAME)``; ``$$`` is a dollar sign, and what is not known stays as it is."""
+    """Expand ``$(NAME)``; ``$$`` is a dollar sign, and unknown names are not changed."""
 
     def one(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -137,13 +136,13 @@ def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
 
 
 def _visible_devices(container: Object) -> dict[str, str]:
-    """Hide the GPUs from a container that requests none: TensorFlow would take all of their memory."""
+    """Hide the GPUs from a container that does not request any: TensorFlow would take all of their memory."""
     wants = ((container.get("resources") or {}).get("limits") or {}).get(_GPU)
     return {} if wants else {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
-    """Work out the variables that a container's manifest declares."""
+    """Compute the variables that a container's manifest declares."""
     found: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         prefix = source.get("prefix") or ""
@@ -199,7 +198,7 @@ def arguments(
 
 
 def is_python(program: str) -> bool:
-    """Return whether a program is a Python interpreter, for which that of this machine stands."""
+    """Return whether a program is a Python interpreter, which the interpreter of this machine replaces."""
     return _PYTHON.fullmatch(Path(program).name) is not None
 
 
@@ -208,7 +207,7 @@ _MESSAGE_PATH: Final = "/dev/termination-log"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What pods are played with."""
+    """The settings that all pods of a run share."""
 
     folder: Path
     python: Path
@@ -223,11 +222,11 @@ class Surroundings:
         return self.folder / "bin"
 
     def write_wrappers(self) -> None:
-        """Make ``python`` and ``python3``, for what looks for them on PATH."""
+        """Create ``python`` and ``python3`` for programs that look for them on PATH."""
         self.wrappers.mkdir(parents=True, exist_ok=True)
         for name in ("python", "python3"):
             path = self.wrappers / name
-            # Not a link, from which Python would not find its virtual environment.
+            # A link would not work: Python would not find its virtual environment.
             path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n', encoding="utf-8")
             path.chmod(0o755)
 
@@ -240,13 +239,13 @@ class Surroundings:
         return self.folder / "logs" / name / f"{container}.log"
 
     def local_ports(self, pod: Object) -> dict[str, int]:
-        """Return the ports on this machine that stand for the pod's, by its own."""
+        """Return the ports on this machine, by the pod's ports."""
         metadata, spec = pod["metadata"], pod["spec"]
         names = spec.get("hostname") or metadata["name"], spec.get("subdomain") or metadata["name"]
         return {str(port): here for port, here in self.addresses.of_host(*names, metadata["namespace"])}
 
     def volumes_of(self, pod: Object, lookup: Callable[[str, str], Object | None], *, view_volume: str) -> Volumes:
-        """Return a pod's volumes; none is made yet."""
+        """Return a pod's volumes; they are created later."""
         return Volumes(
             self.pod_folder(pod) / "volumes",
             self.folder / CLAIMS / str(pod["metadata"]["namespace"]),

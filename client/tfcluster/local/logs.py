@@ -1,6 +1,6 @@
-"""The logs of containers: a file each, in which every line begins with its time, as the kubelet keeps them.
+"""The logs of containers: one file each, where every line begins with its time, as the kubelet keeps them.
 
-It also answers what the API server is asked of logs: following, tails, times, the container before.
+It also answers the API's log requests: following, tails, times, the previous container.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfcluster.local.store import Refusal
 
 #: A longer line is cut into several, as container runtimes do.
 _LONGEST: Final = 16384
-#: What a failed program's message is cut to (kubelet: terminationMessagePolicy FallbackToLogsOnError).
+#: The limits of a failed program's message (kubelet: terminationMessagePolicy FallbackToLogsOnError).
 _MESSAGE_BYTES: Final = 2048
 _MESSAGE_LINES: Final = 80
 
@@ -64,7 +64,7 @@ class ContainerLog:
         self._grown.set()
 
     def close(self) -> None:
-        """Take in no more: the program has ended."""
+        """Close the log: the program has ended."""
         if not self.closed:
             self._keep([self._partial] if self._partial else [])
             self._partial, self.closed = b"", True
@@ -76,7 +76,7 @@ class ContainerLog:
         return b"\n".join(self._last)[-_MESSAGE_BYTES:].decode("utf-8", "replace")
 
     async def follow(self, since: int) -> AsyncIterator[bytes]:
-        """Give what is in the file from an offset on, and what comes, until the program has ended."""
+        """Return the file's content from an offset on, and new output until the program has ended."""
         with self.path.open("rb") as file:
             file.seek(since)
             while True:
@@ -90,7 +90,7 @@ class ContainerLog:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    # splitlines() would end one at each carriage return, too: at every step of a progress bar.
+    # splitlines() would also split at carriage returns, that is, at every step of a progress bar.
     *whole, rest = content.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
@@ -149,7 +149,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _since(query: Mapping[str, str]) -> bytes:
-    """Return the time from which on lines are wanted, spelled as they begin."""
+    """Return the time of the first wanted line, in the format of the log."""
     seconds = _number(query, "sinceSeconds")
     try:
         at = datetime.fromisoformat(query["sinceTime"]).timestamp() if "sinceTime" in query else None

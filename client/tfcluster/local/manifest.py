@@ -1,4 +1,4 @@
-"""What of a manifest can be played on this machine, and what is wrong with it before anything runs."""
+"""Check a manifest before a local run: find its problems, and the parts that are ignored on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROGRAMS: Final = frozenset(
         *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
     }
 )
-#: What the fields of data hold, by kind: whether it is base64.
+#: The data fields by kind, and whether their values are base64.
 _DATA: Final = {"ConfigMap": {"data": False, "binaryData": True}, "Secret": {"data": True, "stringData": False}}
 NAMESPACE: Final = "default"
 _PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
@@ -51,7 +51,7 @@ def playable(manifests: Manifests, tell: Callable[[str], None]) -> Manifests:
         raise ManifestError("this cannot run locally:", problems)
     skipped = [f"{one.kind} {one.name}" for one in manifests.others if one.kind not in SERVED]
     if skipped:
-        tell(f"skipped, because it has no effect locally: {', '.join(skipped)}")
+        tell(f"skipped (not used locally): {', '.join(skipped)}")
     return Manifests(manifests.clusters, tuple(one for one in manifests.others if one.kind in SERVED))
 
 
@@ -69,7 +69,7 @@ def _misfits(one: Manifest) -> Iterator[str]:
 
 
 def _of_data(one: Manifest, field: str, *, encoded: bool) -> Iterator[str]:
-    """Name the values of a ConfigMap or a Secret that are no texts, or no base64 where they are encoded."""
+    """Return the values of a ConfigMap or a Secret that are not strings, or not valid base64 if they must be."""
     data = one.body.get(field)
     if data is not None and not isinstance(data, Mapping):
         yield f"{one.place((field,))}: {one.kind} {one.name}: {field} must be an object: write KEY: TEXT"
@@ -96,7 +96,7 @@ def clusters_of(objects: Sequence[Object]) -> list[Object]:
 
 
 def unplayed(clusters: Sequence[Object]) -> list[str]:
-    """Name what the manifest asks for and nothing on this machine does; each once."""
+    """List each field of the manifest that is ignored on this machine, once."""
     found: dict[str, None] = {}
     for body in clusters:
         spec = body["spec"]
@@ -155,7 +155,7 @@ def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequenc
 
 
 def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
-    """Name the files that commands and arguments mean to find in an image, and that are not on this machine."""
+    """Return files that commands and arguments expect in an image, and that do not exist on this machine."""
     found: dict[str, None] = {}
     for body in clusters:
         for job in body["spec"]["jobs"].values():
@@ -171,7 +171,7 @@ def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
 
 
 def _paths_of(container: Mapping[str, Any]) -> Iterator[str]:
-    """Return the paths that must be there for a container's program to start: the program, scripts, the folder."""
+    """Return the paths that a container's program needs to start: the program, scripts, the folder."""
     command = container.get("command") or ()
     if command and command[0].startswith("/") and not is_python(command[0]):
         yield command[0]

@@ -18,7 +18,7 @@ NODE: Final = "local"
 
 
 class Node:
-    """Plays every pod of an API server on this machine."""
+    """Runs every pod of an API server on this machine."""
 
     def __init__(self, store: Store, surroundings: Surroundings) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Node:
         store.subscribers.append(self._learn)
 
     def _learn(self, change: Change) -> None:
-        """Take note of a change; it is being written, so what follows from it comes later."""
+        """Record a change; the store is still writing it, so the reaction is scheduled for later."""
         loop, metadata = asyncio.get_running_loop(), change.object["metadata"]
         if change.resource == "pods":
             loop.call_soon(self._look_at, change.type, (metadata["namespace"], metadata["name"]), change.object)
@@ -57,16 +57,16 @@ class Node:
             self._place()
 
     def _place(self) -> None:
-        """Start the pods that wait, in the order in which they came, unless a predecessor's programs still run."""
+        """Start the waiting pods in order of creation, except pods whose predecessor's programs still run."""
         for name in tuple(self._unplaced):
             pod = self._store.get("pods", *name)
             if pod is None or self._closed or "deletionTimestamp" in pod["metadata"]:
                 self._unplaced.pop(name, None)
                 continue
             if name in self._players:
-                continue  # its predecessor's programs are not gone yet
+                continue  # its predecessor's programs still run
             del self._unplaced[name]
-            # A template may name a node, and there is only this one.
+            # A template can name a node, and this is the only one.
             bound = pod if pod["spec"].get("nodeName") else self._store.bind(*name, NODE)
             player = self._players[name] = PodPlayer(self._store, bound, self._surroundings)
             self._tasks[player.uid] = asyncio.create_task(self._play(player))
@@ -83,7 +83,7 @@ class Node:
                 self._place()
 
     async def _until_deleted(self, player: PodPlayer) -> None:
-        """Keep an ended pod until somebody deletes it, and then let it go."""
+        """Keep an ended pod until it is deleted, and then release it."""
         while not self._closed:
             pod = self._store.get("pods", *player.name)
             if pod is None or pod["metadata"]["uid"] != player.uid:
@@ -98,7 +98,7 @@ class Node:
             await player.changed()
 
     async def stop(self, grace: float) -> None:
-        """End every program, and take no more pods."""
+        """End every program, and accept no new pods."""
         self._closed = True
         for player in tuple(self._players.values()):
             player.stop(min(grace, player.grace))
@@ -118,7 +118,7 @@ class Node:
             if self._store.get("pods", namespace, name) is None:
                 message = f'pods "{name}" not found'
                 raise Refusal(404, "NotFound", message, details={"name": name, "kind": "pods"})
-            raise Refusal(400, "BadRequest", f'pod "{name}" has no log yet: it waits for its place')
+            raise Refusal(400, "BadRequest", f'pod "{name}" does not have a log yet: it waits for its place')
         log = player.log_of(query.get("container", ""), previous=query.get("previous") in ("true", "1"))
         async for chunk in answer(log, query):
             yield chunk

@@ -26,14 +26,14 @@ _USER = "tfcluster-operator"
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A control plane that runs."""
+    """A running control plane."""
 
     server: ApiServer
     parts: Sequence[asyncio.Task[None]]
 
 
 def served() -> Iterable[Resource]:
-    """Return the kinds of a local run."""
+    """Return the kinds that a local run serves."""
     more = (
         Resource(plural="secrets", kind="Secret"),
         Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", status=True, short_names=("pvc",)),
@@ -42,7 +42,7 @@ def served() -> Iterable[Resource]:
 
 
 class StoreClient(Client):
-    """The engine's requests, answered by the store in this process."""
+    """Sends the engine's requests to the store in this process."""
 
     def __init__(self, store: Store) -> None:
         self.clock = clock.SYSTEM
@@ -86,7 +86,7 @@ class StoreClient(Client):
 @asynccontextmanager
 async def control_plane(store: Store, log_of: LogOf | None = None) -> AsyncIterator[ControlPlane]:
     """Run the engine on a store, and serve the store by HTTP."""
-    # Isolation needs no NetworkPolicies here: the tasks' processes are on one machine.
+    # A local run does not need NetworkPolicies: the tasks' processes are on one machine.
     engine = Engine(StoreClient(store), (), read_archive())
     loop = asyncio.get_running_loop()
 

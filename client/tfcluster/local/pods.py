@@ -21,13 +21,13 @@ Object = Mapping[str, Any]
 _log = logging.getLogger(__name__)
 USER: Final = "kubelet"
 _GRACE: Final = 30.0
-#: The pauses before a container is started again, in seconds: the first doubles up to the longest.
+#: The back-off before a container is started again, in seconds: the first delay is doubled up to the longest.
 _FIRST_PAUSE: Final = 10.0
 _LONGEST_PAUSE: Final = 300.0
 
 
 class PodPlayer:
-    """Plays one pod."""
+    """Runs one pod."""
 
     def __init__(self, store: Store, pod: Object, surroundings: Surroundings) -> None:
         self._store = store
@@ -56,10 +56,10 @@ class PodPlayer:
     def containers(self) -> int:
         return len(self._init) + len(self._main)
 
-    # --- what it is told
+    # --- input
 
     def learn(self, pod: Object) -> None:
-        """Take in the pod as it is now; it might be in deletion."""
+        """Read the current state of the pod, which can be in deletion."""
         before, self._pod = self._pod, pod
         self._news.set()
         metadata = pod["metadata"]
@@ -102,10 +102,10 @@ class PodPlayer:
     def _main_runs(self) -> bool:
         return any(one.runs for one in self._main)
 
-    # --- what happens
+    # --- the life of the pod
 
     async def play(self) -> None:
-        """Play the pod until all its containers have ended."""
+        """Run the pod until all its containers have ended."""
         deadline = self._pod["spec"].get("activeDeadlineSeconds")
         timer = asyncio.get_running_loop().call_later(float(deadline), self._run_out) if deadline else None
         self._condition("PodReadyToStartContainers", holds=True)
@@ -130,7 +130,7 @@ class PodPlayer:
             self._kill.cancel()
 
     def clean(self) -> None:
-        """Delete the pod's own files; its logs stay."""
+        """Delete the pod's own files; its logs are kept."""
         shutil.rmtree(self._surroundings.pod_folder(self._pod), ignore_errors=True)
 
     def _run_out(self) -> None:
@@ -139,7 +139,7 @@ class PodPlayer:
         self.stop(self.grace)
 
     async def _begin(self) -> bool:
-        """Make the volumes and run the init containers; return whether the others may start."""
+        """Create the volumes and run the init containers; return whether the other containers can start."""
         if not await self._retrying(lambda: self._volumes.make(self._pod), self._waits_for_volumes):
             return False
         for container in self._init:
@@ -156,7 +156,7 @@ class PodPlayer:
         return True
 
     async def _run(self, container: Container) -> int:
-        """Run a container to its end; by its own restart policy again and again."""
+        """Run a container to its end, repeatedly if its own restart policy says so."""
         pause = _FIRST_PAUSE
         policy = container.spec.get("restartPolicy", "Never")
         while True:
@@ -187,7 +187,7 @@ class PodPlayer:
         return await container.run(prepared[0])
 
     async def _retrying(self, work: Callable[[], None], waits: Callable[[str], None]) -> bool:
-        """Do what needs objects that might come later; return whether it was done before the pod was stopped."""
+        """Retry work that needs objects which might be created later; return whether it succeeded before a stop."""
         while not self._stopping.is_set():
             self._woken.clear()
             try:
@@ -217,7 +217,7 @@ class PodPlayer:
         return True
 
     async def _stop_sidecars(self) -> None:
-        """End what serves the others, the last first."""
+        """Stop the sidecars, the last first."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._kill = asyncio.get_running_loop().call_later(self.grace, self._kill_all)
@@ -233,7 +233,7 @@ class PodPlayer:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # --- what it tells
+    # --- output
 
     def log_of(self, container: str, *, previous: bool) -> ContainerLog:
         everyone = {one.name: one for one in (*self._init, *self._main)}
@@ -248,7 +248,7 @@ class PodPlayer:
         log = everyone[name].previous_log if previous else everyone[name].log
         if log is None:
             what = "previous terminated container" if previous else "container"
-            raise _bad(f'{what} "{name}" in pod "{pod}" has no log: it has not run')
+            raise _bad(f'{what} "{name}" in pod "{pod}" does not have a log: it has not run')
         return log
 
     def _lookup(self, plural: str, name: str) -> Object | None:

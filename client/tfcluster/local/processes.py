@@ -1,6 +1,6 @@
-"""Programs under a shim each: starting one, signalling it, its output, its end.
+"""Programs, each under a shim: starting one, signalling it, its output, its end.
 
-Whatever becomes of this process, the shim ends what the program started; :mod:`tfcluster.local.shim` says how.
+The shim ends all descendants of the program, even if this process is killed; see :mod:`tfcluster.local.shim`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 _log = logging.getLogger(__name__)
 _SHIM: Final = str(Path(__file__).with_name("shim.py"))
 _CHUNK: Final = 65536
-#: What a program ended with of which nobody can tell, as after SIGKILL.
+#: The exit code of a program whose real one is unknown, as after SIGKILL.
 _UNKNOWN: Final = 137
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: a program and its arguments, its whole environment, and its working directory."""
+    """A command line, its complete environment, and its working directory."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -39,7 +39,7 @@ class StartError(Exception):
 
 
 class Process:
-    """A program that runs, or has run."""
+    """A program that runs or has run."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Process:
             writer.write(json.dumps(asked).encode() + b"\n")
             told = await _told(reader)
         except BaseException:
-            # The shim ends all when its socket closes.
+            # The shim kills everything when its socket closes.
             writer.close()
             await reading
             await shim.wait()
@@ -91,18 +91,18 @@ class Process:
         return self._ended.done()
 
     def send(self, number: int) -> None:
-        """Send a signal to the program; SIGKILL goes to all that it started, too."""
+        """Send a signal to the program; SIGKILL is also sent to all descendants."""
         if not self._writer.is_closing():
             self._writer.write(f"{int(number)}\n".encode())
 
     async def wait(self) -> int:
-        """Wait until it has ended and all that it started is gone."""
+        """Wait until it and all its descendants have ended."""
         return await asyncio.shield(self._ended)
 
     async def _end(self) -> int:
         told = await _told(self._reader)
         if "code" not in told:
-            # Somebody killed the shim; the kernel has killed the program, and its group is left.
+            # The shim was killed; the kernel has killed the program, and its process group is left.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
         await self._shim.wait()
@@ -117,12 +117,12 @@ async def _read(shim: asyncio.subprocess.Process, output: Callable[[bytes], None
         try:
             output(chunk)
         except Exception:  # noqa: BLE001 - whatever it is, the program goes on
-            # A program whose output nobody takes blocks, and its pipe never ends.
+            # Without a reader the program would block on its pipe.
             _log.exception("output of process %s is lost", shim.pid)
 
 
 async def _told(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Read what the shim tells; nothing where it is gone."""
+    """Read a report of the shim; empty if the shim has ended."""
     try:
         line = await reader.readline()
     except OSError:

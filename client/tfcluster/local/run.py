@@ -25,16 +25,16 @@ from tfcluster.tasks import verdict
 from tfcluster_operator.declaration import naming
 from tfcluster_resolver import contract
 
-#: How long programs get to end after Ctrl-C, in seconds.
+#: The grace period of programs after Ctrl-C, in seconds.
 _PATIENCE: Final = 10.0
 _FORGET_EVERY: Final = 60.0
-#: How many revisions a client may be behind; it lists again where it is further.
+#: The revisions that are kept for watches; a client that is further behind must list again.
 _REVISIONS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to run, and how."""
+    """The options of a run."""
 
     objects: Sequence[manifest.Object]
     name: str
@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended: its exit code, and the words that say why."""
+    """How a run ended: its exit code, and a message with the reason."""
 
     code: int
     words: str
@@ -74,11 +74,11 @@ def run(options: Options) -> Outcome:
 
 
 def _log_to(path: Path) -> None:
-    """Let the engine say what it has to say to a file, where it disturbs nobody."""
+    """Write the engine's log to a file, so that it does not disturb the output."""
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         root.removeHandler(handler)
-    logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, disturbs nobody either
+    logging.raiseExceptions = False  # an error of the log itself must not disturb it either
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
@@ -135,14 +135,14 @@ class _Run:
             finally:
                 forgetting.cancel()
                 self._story.end()
-                # The operator first, or it would replace what ends.
+                # The operator is stopped first, because it would replace the ended pods.
                 for part in plane.parts:
                     part.cancel()
                 await self._end(node)
             return outcome
 
     def _introduce(self) -> None:
-        """Say what is different here, once."""
+        """Print once how a local run differs from a cluster."""
         story, options = self._story, self._options
         for body in options.clusters:
             jobs = ", ".join(f"{name} {job.get('replicas', 1)}" for name, job in body["spec"]["jobs"].items())
@@ -216,7 +216,7 @@ class _Run:
         return Outcome(ExitCode.FAILED, words)
 
     async def _verdict(self, store: Store) -> Outcome:
-        """Wait until every TFCluster has succeeded or failed, or is gone; one that is gone keeps its verdict."""
+        """Wait until every TFCluster has succeeded, failed or been deleted; a deleted one keeps its verdict."""
         verdicts: dict[str, tuple[int, str] | None] = {}
         names: dict[str, str] = {}
         while True:
@@ -236,7 +236,7 @@ class _Run:
             await self._looked.wait()
 
     async def _end(self, node: Node) -> None:
-        """End all programs; another signal hurries."""
+        """End all programs; another signal ends the grace period."""
         ending = asyncio.create_task(node.stop(_PATIENCE))
         hurrying = asyncio.create_task(self._signals.get())
         await asyncio.wait([ending, hurrying], return_when=asyncio.FIRST_COMPLETED)
@@ -256,14 +256,14 @@ class _Run:
 
 
 def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return a TFCluster's verdict as exit code and words; None while there is none."""
+    """Return a TFCluster's verdict as exit code and message; None if it has not finished."""
     words = verdict(body)
     code = ExitCode.OK if words.startswith("succeeded") else ExitCode.FAILED
     return (code, f"{body['metadata']['name']} {words}") if words else None
 
 
 async def _forget(store: Store) -> None:
-    """Forget how things were: a run may last for days, and every status that was ever written would stay."""
+    """Drop old revisions: a run can last for days, and otherwise every status ever written would be kept."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
         forget(store)

@@ -1,7 +1,7 @@
-"""Where a ``tfcluster local run`` keeps its state, and how the other commands find it.
+"""The state folder of a ``tfcluster local run``, through which the other commands find it.
 
-A run has a folder of its own that no other user can read.  At its end only its PersistentVolumeClaims stay.  The next
-run deletes what a killed run left, which has a lock that no process holds.
+A run has its own folder that other users cannot read. At its end only its PersistentVolumeClaims are kept. The next
+run deletes the rest of a killed run, whose lock is not held by any process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tfcluster.errors import TFClusterError, UnreachableError
 
 _KUBECONFIG: Final = "kubeconfig"
 _STATE: Final = "run.json"
-#: Held while a run lives: the system lets it go when the process ends, however it ends.
+#: Held during a run: the system releases it when the process ends for any reason.
 _LOCK: Final = "lock"
-#: How long a lock may be held by whoever only looks at it, or cleans up, in seconds.
+#: The longest time, in seconds, that a process which only checks or cleans up holds a lock.
 _PATIENCE: Final = 1.0
 #: The files of PersistentVolumeClaims, by namespace and name; they outlive their run.
 CLAIMS: Final = "claims"
-#: Where the runs of one user tell each other which ports they hold.
+#: The locks of ports that the runs of one user hold.
 _PORTS: Final = ".ports"
 
 
@@ -52,7 +52,7 @@ class Session:
         return [one for one in sorted((self.folder / CLAIMS).glob("*/*")) if _holds_files(one)]
 
     def about(self) -> dict[str, Any]:
-        """Return what it tells of itself: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
+        """Return the state that the run wrote: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
         with contextlib.suppress(OSError, ValueError):
             told: dict[str, Any] = json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
             return told
@@ -64,7 +64,7 @@ def states() -> Path:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     except RuntimeError as error:
         raise TFClusterError(
-            "there is no home folder for the state of runs",
+            "no home folder found for the state of runs",
             hint="Set XDG_STATE_HOME to a folder that you can write to.",
         ) from error
     return Path(state).absolute() / "tfcluster" / "local"
@@ -75,19 +75,19 @@ def ports() -> Path:
 
 
 def running() -> list[Session]:
-    """List what runs, in the order of the names."""
+    """List the running sessions, sorted by name."""
     return [session for session in known() if session.runs]
 
 
 def known() -> list[Session]:
-    """List what runs, and what left volumes."""
+    """List the running sessions, and those that left volumes."""
     folders = sorted(states().glob("*/")) if states().is_dir() else ()
     return [Session(folder.name, folder) for folder in folders if not folder.name.startswith(".")]
 
 
 @contextlib.contextmanager
 def begin(name: str) -> Iterator[Session]:
-    """Create the folder of a run; what is not a volume is deleted at the end."""
+    """Create the folder of a run; at the end everything except its volumes is deleted."""
     folder = states() / name
     for left in known():
         _clean(left)
@@ -123,7 +123,7 @@ def delete(name: str) -> None:
     """Delete the volumes that a run left."""
     session = Session(name, states() / name)
     if not session.folder.is_dir():
-        raise TFClusterError(f"there is no run {name}", hint="List the runs with `tfcluster local list`.")
+        raise TFClusterError(f"run {name} not found", hint="List the runs with `tfcluster local list`.")
     if (descriptor := _new_lock(session.folder)) is None:
         raise TFClusterError(f"the run {name} is not over", hint=f"End it first: kill {session.about().get('pid')}")
     shutil.rmtree(session.folder)
@@ -131,7 +131,7 @@ def delete(name: str) -> None:
 
 
 def tell(session: Session, kubeconfig: str, **about: Any) -> None:
-    """Write down how a run is reached; from now on the other commands find it."""
+    """Write the kubeconfig and the state of a run; from now on the other commands find it."""
     _write_private(session.folder / _STATE, json.dumps(about))
     _write_private(session.kubeconfig, kubeconfig)
 
@@ -160,7 +160,7 @@ def kubeconfig_of(name: str | None) -> Path:
 
 
 def _is_stopped(pid: object) -> bool:
-    """Return whether a process is stopped; where the system has no /proc, nobody can tell."""
+    """Return whether a process is stopped (SIGSTOP); False on systems without /proc."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
     return False
@@ -181,7 +181,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _new_lock(folder: Path) -> int | None:
-    """Lock a folder, which is made if need be; None where somebody holds it or deletes it at this moment."""
+    """Create a folder if needed and lock it; None if another process holds the lock or deletes the folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         return _lock(folder / _LOCK, os.O_CREAT)
@@ -189,11 +189,11 @@ def _new_lock(folder: Path) -> int | None:
 
 
 def _lock(path: Path, how: int = 0) -> int | None:
-    """Lock a file that is there, and give its descriptor; None where somebody else holds it, or it was replaced."""
+    """Lock an existing file, and return its descriptor; None if another process holds it, or the file was replaced."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Its folder may have been deleted between our opening and our locking it.
+        # Another process can delete its folder between open and lock.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     os.close(descriptor)
@@ -201,7 +201,7 @@ def _lock(path: Path, how: int = 0) -> int | None:
 
 
 def _clean(session: Session) -> None:
-    """Delete what a killed run left, except its volumes."""
+    """Delete the rest of a killed run, except its volumes."""
     with contextlib.suppress(OSError):
         if (descriptor := _lock(session.folder / _LOCK)) is None:
             return
@@ -209,14 +209,14 @@ def _clean(session: Session) -> None:
             _empty(session.folder)
             os.close(descriptor)
             return
-        # Renamed first, so that a run of that name need not wait.
+        # Renamed first, so that a new run of that name does not have to wait.
         renamed = session.folder.rename(session.folder.with_name(f".{session.name}.{os.getpid()}"))
         os.close(descriptor)
         shutil.rmtree(renamed, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:
-    """Delete what an earlier run of that name left, except its volumes."""
+    """Delete the files of an earlier run of that name, except its volumes."""
     for entry in folder.iterdir():
         if entry.name in (_LOCK, CLAIMS):
             continue
@@ -231,7 +231,7 @@ def _holds_files(folder: Path) -> bool:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read, so that a reader sees all of it or none."""
+    """Write a file that only its owner can read, atomically."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,13 +1,12 @@
-"""The process above a container's: it starts the program, passes signals on, and leaves nothing of it behind.
+"""The parent process of a container's program: it starts the program, passes signals on, and kills its descendants.
 
-It is run as a script, by its path and with ``-I -S``: it imports nothing of ours and starts in milliseconds.  Its
-standard input is a socket.  The first line that comes says what to run, as JSON; each further one is a number: of a
-signal for the program, or 9 for all that it started, too.  What it tells, one JSON object a line: ``started`` (the
-program's process ID) or ``error``, and at the end ``code`` (as container runtimes have it: 128 plus the signal's number
-where one killed it).
+It is run as a script, by its path and with ``-I -S``: it does not import the package and starts in milliseconds. Its
+standard input is a socket. The first line is the command as JSON; each further line is the number of a signal for the
+program; 9 also kills all descendants. It reports one JSON object a line: ``started`` (the program's process ID) or
+``error``, and at the end ``code`` (as container runtimes have it: 128 plus the signal's number if a signal ended it).
 
-When the socket closes, ``tfcluster local run`` is gone, however it went, and so everything ends.  On Linux, whatever
-the program started is found, however often it forked; elsewhere what left its process group is not.
+When the socket closes, ``tfcluster local run`` has ended for some reason, and everything is killed. On Linux all
+descendants are found, even after a double fork; elsewhere only those in the program's process group.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
-    """Run what the first line asks for, to its end."""
+    """Run the command of the first line to its end."""
     control = socket.socket(fileno=os.dup(0))
     if _LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -88,7 +87,7 @@ def _start(asked: dict[str, Any]) -> tuple[int | None, str]:
 
 
 def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
-    """Become the program, in the forked process."""
+    """Replace the forked process with the program."""
     argv, program = asked["argv"], asked["argv"][0]
     what = f'exec: "{program}"'
     try:
@@ -99,7 +98,7 @@ def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
                 os._exit(1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        # Python ignores these two, and a program inherits what is ignored.
+        # Python ignores these two signals, and a program inherits ignored signals.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         what = f"chdir to {asked['cwd']!r}"
@@ -114,7 +113,7 @@ def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
 
 
 def _reap(started: int) -> int | None:
-    """Collect who has ended; return the program's exit code if it is one of them."""
+    """Reap ended processes; return the program's exit code if it is among them."""
     code = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -127,7 +126,7 @@ def _reap(started: int) -> int | None:
 
 
 def _end_all(started: int) -> int:
-    """Kill all that is left; return the program's exit code if it is collected here."""
+    """Kill all remaining processes; return the program's exit code if it is reaped here."""
     code = 128 + signal.SIGKILL
     while True:
         for pid in _descendants() if _LINUX else ():
@@ -143,7 +142,7 @@ def _end_all(started: int) -> int:
 
 
 def _descendants() -> list[int]:
-    """Find every process below this one; whoever lost its parent has become a child of this one."""
+    """Find every descendant of this process; a process whose parent died has become its child."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
         if name.isdigit():
@@ -195,7 +194,7 @@ class _Lines:
         return line
 
     def more(self) -> list[int]:
-        """Return the signals that are asked for by now; the socket's end asks for all to be killed."""
+        """Return the signals requested so far; a closed socket requests SIGKILL for all."""
         try:
             part = self.socket.recv(4096, socket.MSG_DONTWAIT)
         except BlockingIOError:

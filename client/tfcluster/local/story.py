@@ -1,4 +1,4 @@
-"""What ``tfcluster local run`` tells: the logs of all tasks in one stream, and what happens between the lines."""
+"""The output of ``tfcluster local run``: the logs of all tasks in one stream, with messages about their changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfcluster_operator.life.ending import LAST_SIGNALLED, SIGNALLED
 Object = Mapping[str, Any]
 
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
-#: Events of which lines of ours tell, or that say what nobody on one machine wants to know.
+#: Events that other lines already report, or that do not matter on one machine.
 _SILENT: Final = (
     reasons.CREATED,
     reasons.VIEW_CHANGED,
@@ -33,12 +33,12 @@ _SILENT: Final = (
     reasons.DEADLINE_EXCEEDED,
 )
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
-#: A pause that is shorter is not worth a line, in seconds.
+#: A back-off below this, in seconds, is not reported.
 _SHORTEST_PAUSE: Final = 0.5
 
 
 class Story:
-    """Tells."""
+    """Prints the output."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Story:
         self._silent = False
 
     def task(self, pod: str) -> str:
-        """Return the short name of a pod's task, whichever of its pods it is."""
+        """Return the short name of a pod's task."""
         return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:
@@ -80,7 +80,7 @@ class Story:
             self._broken()
         except OSError as error:
             self._quiet = True
-            self.once(f"standard output takes no more lines: {error.strerror}; `tfcluster logs --local` has them")
+            self.once(f"standard output cannot be written: {error.strerror}; `tfcluster logs --local` has the lines")
         if missing := _MISSING.search(text):
             module = (missing["module"] or missing["own"]).decode()
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
@@ -96,11 +96,11 @@ class Story:
             self.say(words, colour="yellow")
 
     def end(self) -> None:
-        """Tell no more: what is left is the end of everything."""
+        """Print no further messages: everything is being stopped."""
         self._silent = True
 
     def change(self, change: Change) -> None:
-        """Tell of a change in the API server, where it is worth a line."""
+        """Report a change in the API server if users need it."""
         body = change.object
         if change.type == "DELETED":
             return
@@ -138,7 +138,7 @@ class Story:
             self.say(f"{task} {how_it_ended(pod)}", colour="red")
 
     def _tell_containers(self, task: str, pod: Object) -> None:
-        """Tell of a container that failed while the others of its pod run on."""
+        """Report a failed container while the others of its pod still run."""
         status = pod["status"]
         statuses = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
         for one in statuses if len(statuses) > 1 else ():
@@ -158,7 +158,7 @@ class Story:
 
 
 def how_it_ended(pod: Object) -> str:
-    """Say how a failed pod ended: the first of its containers that failed, its exit code and last line."""
+    """Describe how a failed pod ended: its first failed container, the exit code and the last line."""
     status = pod["status"]
     if status.get("reason"):
         return f"ended: {status['reason']}"
@@ -171,7 +171,7 @@ def how_it_ended(pod: Object) -> str:
 
 def _how(ended: Object) -> str:
     code: int = ended["exitCode"]
-    if SIGNALLED < code <= LAST_SIGNALLED:  # what it said last has nothing to do with it
+    if SIGNALLED < code <= LAST_SIGNALLED:  # its last line is unrelated to the signal
         return f"was killed by signal {code - SIGNALLED}"
     lines = (ended.get("message") or "").strip().splitlines()
     return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")

@@ -60,7 +60,7 @@ def _resource(pod: Object, reference: Object) -> str:
 
 
 def _of_this_machine(resource: str) -> Decimal:
-    """Return what a container has that names no limit: all of the machine's."""
+    """Return the resources of a container without a limit: those of the whole machine."""
     if resource == "cpu":
         return Decimal(os.cpu_count() or 1)
     if resource == "memory":
@@ -77,7 +77,7 @@ _WRITTEN: Final = ("configMap", "secret", "projected", "downwardAPI")
 
 
 class NotYetError(Exception):
-    """Something that a volume or a variable needs does not exist; the message names it."""
+    """An object that a volume or a variable needs does not exist; the message names it."""
 
 
 class Volumes:
@@ -95,12 +95,12 @@ class Volumes:
         self._paths: dict[str, Path] = {}
 
     def make(self, pod: Object) -> None:
-        """Make every volume that can be made now."""
+        """Create every volume whose sources exist."""
         for volume in pod["spec"].get("volumes") or ():
             self._make(pod, volume)
 
     def refresh(self, pod: Object) -> None:
-        """Write again what has changed; what has vanished stays as it was."""
+        """Update changed files; volumes whose source was deleted are not changed."""
         for volume in pod["spec"].get("volumes") or ():
             if volume["name"] in self._written:
                 with contextlib.suppress(NotYetError):
@@ -128,7 +128,7 @@ class Volumes:
             if host.get("type") == "DirectoryOrCreate":
                 own.mkdir(parents=True, exist_ok=True)
         else:
-            # emptyDir, and what lasts no longer than a pod or is not of this machine.
+            # emptyDir, and volumes that are ephemeral or belong to another machine.
             own.mkdir(parents=True, exist_ok=True)
         self._paths[name] = own
 
@@ -170,7 +170,7 @@ class Volumes:
 
 
 def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
-    """Write a folder's files so that a reader sees all of the old ones or all of the new."""
+    """Write a folder's files so that a reader sees either all old or all new files."""
     folder.mkdir(parents=True, exist_ok=True)
     before = os.readlink(folder / _DATA) if (folder / _DATA).is_symlink() else ""  # noqa: PTH115 - the link's text
     number = int(before.rpartition("_")[2] or 0) + 1

@@ -20,13 +20,13 @@ _NAMED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What there is.
+    """The current state.
 
     Attributes:
         cluster: the TFCluster as it was seen last.
         pods: the pods of the chosen tasks, those of a task in their order.
         tasks: the chosen tasks that are declared.
-        gone: whether the TFCluster has been deleted since.
+        gone: whether the TFCluster was deleted since.
     """
 
     cluster: Object
@@ -37,15 +37,15 @@ class Sight:
 
 @dataclass(slots=True)
 class Progress:
-    """What was done so far.
+    """The steps that were done so far.
 
     Attributes:
-        begun: whether anything was decided before.
+        begun: whether a step was decided before.
         open: UIDs of pods whose logs are being read.
-        read: UIDs of pods whose logs are out, or are not wanted.
-        told: what was said, and need not be said again.
+        read: UIDs of pods whose logs are completely read, or are not wanted.
+        told: the keys of messages that were printed and must not be repeated.
         last: the pod of each task whose log was opened last, as it was seen last.
-        tasks: the tasks that were there, or were declared at the beginning.
+        tasks: the tasks that exist, or were declared at the beginning.
     """
 
     begun: bool = False
@@ -58,15 +58,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What to do next.
+    """The next steps.
 
     Attributes:
-        open: the logs to open; ``joined`` says of which the whole is new.
-        over: UIDs of pods that write no more: their logs are read to the end.
-        quiet: UIDs of pods whose logs end when they become quiet, though they might continue.
+        open: the logs to open; ``joined`` lists those that are new from their beginning.
+        over: UIDs of pods that have ended: their logs are read to the end.
+        quiet: UIDs of pods whose logs end when they become quiet, although they might continue.
         skip: UIDs of pods whose logs are not wanted, or do not exist.
-        say: what to tell the user, by what it must not be told twice.
-        done: whether all is out and nothing will come.
+        say: the messages to the user, by a key that prevents repetition.
+        done: whether everything is read and no new line can come.
     """
 
     open: tuple[LogPod, ...] = ()
@@ -78,7 +78,7 @@ class Steps:
 
 
 def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
-    """Decide what to do next while logs are followed."""
+    """Decide the next steps while logs are followed."""
     name = sight.cluster["metadata"]["name"]
     over = bool(verdict(sight.cluster)) or sight.gone
     here = {pod.uid: pod for pod in sight.pods}
@@ -114,7 +114,7 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
 
 
 def _wanted(pods: Sequence[LogPod], open_: set[str], read: set[str]) -> Iterator[LogPod]:
-    """Give, of each task without an open log, the next pod that has one."""
+    """Return, for each task without an open log, the next pod that has one."""
     for _, group in groupby(pods, key=lambda pod: pod.task):
         left = [pod for pod in group if pod.uid not in read]
         if left and left[0].state != "waiting" and not any(pod.uid in open_ for pod in left):
@@ -139,21 +139,21 @@ def _of_leaving(sight: Sight, progress: Progress) -> dict[str, str]:
         return {}
     return {
         f"leaves {progress.last[task].uid}": f"{task} is no longer declared: "
-        + (f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"there is no job {task.job} now")
+        + (f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"job {task.job} was removed")
         for task in gone
     }
 
 
 def _of_missing_container(sight: Sight) -> dict[str, str]:
     return {
-        f"lacks {pod.uid}": f"{pod.task}: pod {pod.name} has no such container"
+        f"lacks {pod.uid}": f"{pod.task}: pod {pod.name} does not have this container"
         for pod in sight.pods
         if not pod.container
     }
 
 
 def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:
-    """Say what is waited for: at the beginning all of it, later what does not come by itself."""
+    """Report why pods wait: at the beginning for all, later only for those that do not resolve on their own."""
     said: dict[str, str] = {}
     name, spec = sight.cluster["metadata"]["name"], sight.cluster.get("spec") or {}
     if spec.get("suspend"):
@@ -161,13 +161,13 @@ def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:
         return {"suspended": resume} if progress.begun else {}
     waiting = [pod for pod in sight.pods if pod.state == "waiting" and (pod.stuck or not progress.begun)]
     for line, pods in not_started([pod for pod in waiting if _key(pod) not in progress.told]):
-        # They are told in one line, under the key of the first; the rest is told by an empty one.
+        # Their common line has the key of the first; the other keys get an empty line.
         said |= {_key(pod): line if pod is pods[0] else "" for pod in pods}
     return said
 
 
 def not_started(pods: Sequence[LogPod]) -> Iterator[tuple[str, list[LogPod]]]:
-    """Say of pods why they have not started, of those that wait for the same in one line."""
+    """Report why pods have not started, in one line for the same reason."""
     for words, group in groupby(sorted(pods, key=lambda pod: (pod.words, pod.task)), key=lambda pod: pod.words):
         alike = list(group)
         yield f"{few([pod.task for pod in alike], _NAMED)}: not started: {words}", alike
@@ -178,7 +178,7 @@ def _key(pod: LogPod) -> str:
 
 
 def without_pods(tasks: Sequence[TaskName], pods: Sequence[LogPod], cluster: Object) -> str:
-    """Say which tasks have no pod, and why as far as it is known; "" where all have one."""
+    """Report which tasks do not have a pod, and the reason if it is known; "" if all have one."""
     present = {pod.task for pod in pods}
     missing = [task for task in tasks if task not in present]
     if not missing:

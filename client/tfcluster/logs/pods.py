@@ -1,4 +1,4 @@
-"""What a pod's state means to whoever wants its log: is there one, will there be more, and how did it end."""
+"""The state of a pod's log: whether it exists, whether more lines can come, and how the pod ended."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfcluster.kube.api import Object
 from tfcluster.tasks import TaskName, controller_of, task_of
 from tfcluster_operator.declaration import naming, spec
 
-#: ``waiting``: there is no log yet.  ``running``: more may come.  ``ended``: all that there is has been written.
+#: ``waiting``: no log yet. ``running``: more lines can come. ``ended``: the log is complete.
 State = Literal["waiting", "running", "ended"]
-#: What a kubelet says of a container that is on its way, and what that means.
+#: The kubelet's reasons of a container that is about to start, with the message for each.
 _ON_ITS_WAY = {"ContainerCreating": "its container is being created", "PodInitializing": "it is being initialized"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogPod:
-    """A pod as far as its log goes.
+    """A pod and the state of its log.
 
     Attributes:
         task: the task that it runs, or ran.
@@ -26,13 +26,13 @@ class LogPod:
         name: its name.
         born: when it was created, and the number in its name: the pods of a task are sorted by it.
         kept: whether it failed and is kept for its log.
-        container: the container; "" where the pod has none of the name that was asked for.
+        container: the container; "" if the pod does not have the requested one.
         state: what to expect of its log.
         readable: whether the container has ever run.
         restarted: whether an earlier container of the same pod has left a log.
-        words: why it waits, or how it ended; "" where neither can be told.
-        stuck: whether it waits for something that does not come by itself.
-        leaving: whether it was asked to end.
+        words: why it waits, or how it ended; "" if unknown.
+        stuck: whether it waits for a user's action.
+        leaving: whether it is being deleted.
     """
 
     task: TaskName
@@ -50,7 +50,7 @@ class LogPod:
 
 
 def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> list[LogPod]:
-    """Return the pods of a cluster, those of a task in the order in which they followed each other."""
+    """Return the pods of a cluster, those of each task in order of creation."""
     found = []
     for pod in pods:
         task = task_of(pod)
@@ -89,7 +89,7 @@ def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
 
 
 def containers(pod: Object) -> list[str]:
-    """Name a pod's containers, with those that prepare it and those that were added for debugging."""
+    """Return the names of a pod's containers, including init and ephemeral containers."""
     kinds = ("containers", "initContainers", "ephemeralContainers")
     return [one["name"] for kind in kinds for one in pod["spec"].get(kind) or ()]
 
@@ -100,7 +100,7 @@ def _statuses(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_restarted(pod: Object, container: str) -> bool:
-    """Return whether the kubelet restarts a container by itself: a sidecar, as the pod's own are never restarted."""
+    """Return whether the kubelet restarts a container: only sidecars, because pods have restartPolicy Never."""
     sidecars = pod["spec"].get("initContainers") or ()
     return any(one["name"] == container and one.get("restartPolicy") == "Always" for one in sidecars)
 
@@ -118,7 +118,7 @@ def _state_of(told: Mapping[str, Any], *, final: bool, again: bool) -> tuple[Sta
 
 
 def _waits_for(status: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, bool]:
-    """Say why a container has not started, and whether it needs somebody's help."""
+    """Return why a container has not started, and whether that needs a user's action."""
     waiting = (told.get("state") or {}).get("waiting") or {}
     reason, message = waiting.get("reason", ""), " ".join(str(waiting.get("message", "")).split())
     if reason and reason not in _ON_ITS_WAY:
@@ -129,11 +129,11 @@ def _waits_for(status: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str,
     for one in status.get("initContainerStatuses") or ():
         if "running" in (one.get("state") or {}) and not one.get("ready"):
             return f"its init container {one['name']} is running", False
-    return _ON_ITS_WAY.get(reason, "it has no node yet" if not status.get("hostIP") else "it is starting"), False
+    return _ON_ITS_WAY.get(reason, "it is not scheduled yet" if not status.get("hostIP") else "it is starting"), False
 
 
 def _ended_by(status: Mapping[str, Any], told: Mapping[str, Any], *, leaving: bool) -> str:
-    """Say how a pod ended, or why it is about to."""
+    """Return how a pod ended, or why it is about to."""
     over = (told.get("state") or {}).get("terminated") or {}
     for one in status.get("conditions") or ():
         if one.get("type") == "DisruptionTarget" and one.get("status") == "True":

@@ -21,7 +21,7 @@ from tfcluster.errors import NotFoundError, RefusedError, TFClusterError, Unreac
 from tfcluster.kube.api import PODS, KubernetesApi
 from tfcluster.logs.pods import LogPod
 
-#: A line that is longer comes in parts, in bytes: a program may write without ever ending a line.
+#: Longer lines are split, in bytes: a program can write without ever ending a line.
 LONGEST: Final = 2**20
 
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
@@ -34,9 +34,9 @@ class LogLine:
     Attributes:
         job: the task's job.
         index: the task's index.
-        pod: the pod that wrote it: a task's pods follow each other.
+        pod: the pod that wrote it, one of the successive pods of the task.
         container: the container.
-        text: the line without its end; what is no UTF-8 is replaced.
+        text: the line without its newline; invalid UTF-8 is replaced.
         timestamp: when it was written, by the node's clock, as RFC 3339 has it with nanoseconds; "" if unknown.
     """
 
@@ -54,32 +54,32 @@ class LogLine:
 
 
 class Position:
-    """How far a log was read: the time of the newest line, and the number of lines of that time."""
+    """The position in a log: the time of the newest line, and the number of lines of that time."""
 
     def __init__(self) -> None:
         self._newest, self._count = (0, ""), 0
-        #: The place up to which a stream that was opened again repeats lines.
+        #: Up to this position, a reopened stream repeats lines.
         self._old, self._repeated = (0, ""), 0
         self._stamp, self._is_new = "", True
         self._spelled, self._second = "", 0
 
     def since(self) -> str:
-        """Return the time from which the log must be read again, for sinceTime; "" before the first line."""
+        """Return the time for sinceTime where reading has to continue; "" before the first line."""
         second = self._newest[0]
         return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if second else ""
 
     def reopen(self) -> None:
-        """Note that the stream begins again at ``since()``."""
+        """Record that the stream begins again at ``since()``."""
         self._old, self._repeated = self._newest, self._count
-        # What comes before the first time is the end of a line that was read.
+        # Before the first timestamp is the rest of a line that was already read.
         self._stamp, self._is_new = "", not self._newest[0]
 
     def take(self, line: bytes) -> tuple[str, str] | None:
-        """Take a line as the kubelet gives it; return its time and text, None if it was read before."""
+        """Process a line of the kubelet; return its time and text, None if it was read before."""
         whole = line.decode("utf-8", "replace")
         stamp, _, text = whole.partition(" ")
         match = _STAMP.fullmatch(stamp)
-        if match is None:  # the kubelet writes no time into the middle of a long line
+        if match is None:  # the kubelet does not put a timestamp into the middle of a long line
             return (self._stamp, whole) if self._is_new else None
         self._stamp = stamp
         when = (self._second_of(match[1] + match[3]), (match[2] or "").ljust(9, "0"))
@@ -92,23 +92,23 @@ class Position:
         return stamp, text
 
     def _second_of(self, spelled: str) -> int:
-        if spelled != self._spelled:  # most lines of a busy program share their second
+        if spelled != self._spelled:  # most lines of a busy program have the same second
             self._spelled, self._second = spelled, int(datetime.fromisoformat(spelled).timestamp())
         return self._second
 
 
-#: Seconds until a log is opened again, the first time and at the most.
+#: The back-off before a log is opened again, in seconds: the first and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a log is wanted.
+    """The part of a log that is wanted.
 
     Attributes:
         tail: how many lines from the end; None means all.
-        since_seconds: how old the oldest line may be; None means any age.
-        previous: of the container before the present one of the same pod.
+        since_seconds: how old the oldest line can be; None means any age.
+        previous: whether to read the previous container of the same pod.
     """
 
     tail: int | None = None
@@ -117,7 +117,7 @@ class Window:
 
 
 class LogReader:
-    """Reads one container's log; ``run`` does it, from a thread of its own where the log is followed."""
+    """Reads one container's log in ``run``, which has its own thread if the log is followed."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class LogReader:
     ) -> None:
         self.pod = pod
         self.failure: TFClusterError | None = None
-        #: When something came last, by time.monotonic().
+        #: When the last data arrived, by time.monotonic().
         self.heard = time.monotonic()
         self._api, self._namespace, self._window = api, namespace, window
         self._give, self._tell, self._attempts = give, tell, attempts
@@ -144,12 +144,12 @@ class LogReader:
             self._over.set()
 
     def note_over(self) -> None:
-        """Take note that the container writes no more: what there is is read to the end."""
+        """Record that the container has ended: the rest of its log is read to the end."""
         self._over.set()
         self._woken.set()
 
     def stop(self) -> None:
-        """Read no more; the thread that reads ends soon."""
+        """Stop reading; the thread ends soon."""
         self._stopped.set()
         self._over.set()
         self._woken.set()
@@ -159,20 +159,20 @@ class LogReader:
                 response.shutdown()
 
     def run(self) -> None:
-        """Read, until the container's end is read, or its pod is gone, or ``stop`` is called."""
+        """Read until the container's end is read, its pod was deleted, or ``stop`` is called."""
         pause, tries, last = FIRST_PAUSE, 0, False
         while not self._stopped.is_set() and not last:
             self._woken.clear()
             over = self._over.is_set()
             try:
                 count = self._read(follow=not over)
-                # A stream that began before the container's end was known may have ended for another reason.
+                # A stream that was opened before the container ended can have ended for another reason: read once more.
                 last = over
                 tries, pause = (0, FIRST_PAUSE) if count else (tries, pause)
             except NotFoundError:
                 last = True
                 if self._position.since() and not over:
-                    self._tell(f"{self.pod.task}: pod {self.pod.name} is gone; its last lines might be missing")
+                    self._tell(f"{self.pod.task}: pod {self.pod.name} was deleted; its last lines might be missing")
             except UnreachableError as error:
                 tries += 1
                 last = self._give_up(error, tries)
@@ -193,7 +193,7 @@ class LogReader:
         if self._attempts is not None and tries > self._attempts:
             self.failure = error
             return True
-        # That the API server is gone is told once, and not by each log.
+        # An unreachable API server is reported once for all logs, not here.
         if tries == 1 and not isinstance(error, UnreachableError):
             self._tell(f"{self.pod.task}: {error}; trying again")
         return False
@@ -202,7 +202,7 @@ class LogReader:
         """Read one stream; return how many lines were new."""
         since, window = self._position.since(), self._window
         self._position.reopen()
-        self._rest = b""  # the beginning of a line comes again with all of it
+        self._rest = b""  # the stream repeats the whole line
         response = self._api.open_log(
             self.pod.name,
             self._namespace,
@@ -219,7 +219,7 @@ class LogReader:
         try:
             if self._attempts is None:
                 self._check_identity()
-            # read1() gives what has come, where read() and stream() would wait for a whole block.
+            # read1() returns available data; read() and stream() would wait for a whole block.
             while not self._stopped.is_set() and (chunk := response.read1()):
                 self.heard = time.monotonic()
                 *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -240,7 +240,7 @@ class LogReader:
         return count
 
     def _check_identity(self) -> None:
-        """Make sure that the log that was just opened is not that of the next pod of the same name."""
+        """Check that the opened log does not belong to a new pod of the same name."""
         found = self._api.list(PODS, self._namespace, fields=f"metadata.name={self.pod.name}")
         if not any(pod["metadata"]["uid"] == self.pod.uid for pod in found):
             raise NotFoundError(f"pod {self.pod.name} is gone", status=404, reason="NotFound")

@@ -19,15 +19,15 @@ from tfcluster.logs.reader import LogLine, LogReader, Window
 from tfcluster.tasks import Selection, TaskName, choose, declared
 from tfcluster_operator.declaration import naming
 
-#: How many logs are followed at once where nothing else is said: each costs a connection and a thread.
+#: The default number of logs that are followed at the same time: each needs a connection and a thread.
 MOST_FOLLOWED: Final = 100
-#: Batches of lines that wait for whoever prints them: when there are more, the logs wait.
+#: The number of batches that can wait for the reader; beyond it the logs wait.
 _WAITING: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Which logs are wanted."""
+    """The selection of logs."""
 
     tasks: Sequence[str] = ()
     follow: bool = False
@@ -43,7 +43,7 @@ class LogRequest:
 
 
 class Channel:
-    """Hands lines and words from many threads to one, in order; whoever gives waits while too many are there."""
+    """Passes lines and messages from many threads to one, in order; ``put`` blocks while the queue is full."""
 
     def __init__(self) -> None:
         self._items: deque[list[LogLine] | str] = deque()
@@ -51,7 +51,7 @@ class Channel:
         self._closed = False
 
     def put(self, item: list[LogLine] | str) -> bool:
-        """Hand over; return whether anybody takes it."""
+        """Add an item; return False if the channel is closed."""
         with self._changed:
             while len(self._items) >= _WAITING and not self._closed and not isinstance(item, str):
                 self._changed.wait()
@@ -61,7 +61,7 @@ class Channel:
             return not self._closed
 
     def take(self) -> list[LogLine] | str | None:
-        """Wait for the next; None after the last."""
+        """Wait for the next item; None after the last."""
         with self._changed:
             while not self._items and not self._closed:
                 self._changed.wait()
@@ -70,14 +70,14 @@ class Channel:
             return item
 
     def close(self) -> None:
-        """Let nothing more in; what is there can still be taken."""
+        """Accept no further items; queued items can still be taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class LogSource:
-    """What the ways to read logs share: the chosen tasks, a thread that reads, and who takes the lines."""
+    """The base of all ways to read logs: the chosen tasks, a reading thread, and the channel of lines."""
 
     def __init__(
         self, api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
@@ -89,7 +89,7 @@ class LogSource:
         self._selection: Selection | None = None
 
     def batches(self) -> Iterator[list[LogLine]]:
-        """Return the lines, those of a task in order; then raise what went wrong."""
+        """Return the lines, those of a task in order; then raise the error of the reading thread."""
         thread = threading.Thread(target=self._work, daemon=True, name=f"logs-of-{self.name}")
         thread.start()
         try:
@@ -103,7 +103,7 @@ class LogSource:
         raise NotImplementedError
 
     def stop(self, thread: threading.Thread) -> None:
-        """End what reads; nobody takes lines any more."""
+        """Stop reading; the caller does not take further lines."""
 
     def _work(self) -> None:
         try:
@@ -114,7 +114,7 @@ class LogSource:
             self.channel.close()
 
     def say(self, words: str) -> None:
-        """Tell the user something, after the lines that came before it."""
+        """Print a message to the user, after the lines before it."""
         self.channel.put(words)
 
     def _taken(self) -> Iterator[list[LogLine]]:
@@ -127,7 +127,7 @@ class LogSource:
             raise self.failure
 
     def sight(self, cluster: Object | None, pods: Sequence[Object], *, gone: bool = False) -> Sight:
-        """Return what there is of the chosen tasks; the first time, check what was asked for."""
+        """Return the state of the chosen tasks; the first call validates the selection."""
         if cluster is None:
             raise no_cluster(self.name, self.namespace or self.api.namespace)
         found = log_pods(cluster["metadata"]["uid"], pods, self.request.container)
@@ -156,7 +156,7 @@ _ATTEMPTS: Final = 3
 
 
 class LogTurns(LogSource):
-    """Reads one log after the other."""
+    """Reads one log after another."""
 
     def read(self) -> None:
         cluster = self.api.find(TFCLUSTERS, self.name, self.namespace)
@@ -169,7 +169,7 @@ class LogTurns(LogSource):
             reader.note_over()
             reader.run()
             if isinstance(reader.failure, RefusedError) and reader.failure.status in {401, 403}:
-                raise reader.failure  # it is the same of all the others
+                raise reader.failure  # the others would fail in the same way
             if reader.failure is not None:
                 failures.append(reader.failure)
                 self.say(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")
@@ -178,7 +178,7 @@ class LogTurns(LogSource):
             raise TFClusterError(f"{several} could not be read", hint=failures[0].hint)
 
     def _chosen(self, sight: Sight) -> Iterator[tuple[LogPod, Window]]:
-        """Choose the pods, and say which tasks have none."""
+        """Choose the pods, and report tasks without a pod."""
         window, previous = self.request.window, self.request.previous
         if not previous:
             if words := without_pods(sight.tasks, sight.pods, sight.cluster):
@@ -199,14 +199,14 @@ class LogTurns(LogSource):
                 yield speaking[-1], window
 
 
-#: Seconds without a line after which a log ends that nobody else will end: its cluster is over, or its pod is gone.
+#: After this time without a line, in seconds, a log ends if its cluster is finished or its pod was deleted.
 _QUIET: Final = 3.0
-#: Seconds until it is looked again whether a log has become quiet.
+#: The interval of that check, in seconds.
 _LOOK: Final = 0.25
 
 
 class LogFollowing(LogSource):
-    """Follows logs until the TFCluster has finished, as next_steps says; all but ``stop`` runs in its thread."""
+    """Follows logs until the TFCluster has finished, using next_steps; all but ``stop`` runs in its thread."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -234,12 +234,12 @@ class LogFollowing(LogSource):
     def read(self) -> None:
         self._watch.start()
         while not self._stopped.is_set() and not self._act():
-            # Only a log that becomes quiet ends by time; everything else wakes us.
+            # Only a quiet log ends by time; all other changes wake this thread.
             self._woken.wait(_LOOK if self._quiet_since else None)
             self._woken.clear()
 
     def _act(self) -> bool:
-        """Do what is to be done now; return whether that was all."""
+        """Carry out the next steps; return whether they were the last."""
         watch, progress = self._watch, self._progress
         if watch.failure is not None:
             raise watch.failure
@@ -280,7 +280,7 @@ class LogFollowing(LogSource):
             )
 
     def _note_states(self, pods: list[LogPod]) -> None:
-        """Remember how the pods whose logs were opened last are, so that it can be told how they ended."""
+        """Record the state of the pods whose logs were opened last, so that their end can be reported."""
         for pod in pods:
             known = self._progress.last.get(pod.task)
             if known is not None and known.uid == pod.uid:
@@ -298,7 +298,7 @@ class LogFollowing(LogSource):
             if isinstance(failure, RefusedError) and failure.status in {401, 403}:
                 raise failure
             last = self._progress.last[reader.pod.task]
-            # A container that never ran, and that of a pod that goes, have no log to speak of.
+            # A container that never ran and a pod that is being deleted do not have a complete log.
             if failure is not None and not (last.uid == uid and last.leaving):
                 self.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
@@ -308,12 +308,12 @@ class LogFollowing(LogSource):
         for uid, since in self._quiet_since.items():
             reader = self._readers[uid]
             if now - max(since, reader.heard) > _QUIET:
-                # Its thread may wait for a first line that never comes; nobody waits for the thread.
+                # Its thread can be waiting for a first line that never comes, so it is not joined.
                 reader.stop()
                 self._ended.append(reader)
 
     def _open(self, pod: LogPod) -> None:
-        # Of a pod that came later everything is new.
+        # The log of a later pod is new from its beginning.
         window = self.request.window if pod.uid in self._first else Window()
         reader = LogReader(self._own, pod, self.namespace, window, give=self.channel.put, tell=self.say)
         self._readers[pod.uid] = reader

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-#: In the metadata of a dataclass's field: where its value stands in the API's object, as keys.
+#: The key in the metadata of a dataclass's field: the path of its value in the API's object.
 PATH: Final = "path"
 
 
@@ -18,12 +18,12 @@ def camel(name: str) -> str:
 
 
 def paths_of(kind: type[Any]) -> Mapping[str, tuple[str, ...]]:
-    """Return where the value of each field of a dataclass stands in the API's object; () where it stands nowhere."""
+    """Return the path of each field of a dataclass in the API's object; () if it does not have one."""
     return {one.name: tuple(one.metadata.get(PATH, (camel(one.name),))) for one in dataclasses.fields(kind)}
 
 
 def to_api(value: Any) -> dict[str, Any]:
-    """Return the API's object of a dataclass; fields that are None are left out."""
+    """Return the API's object of a dataclass, without unset fields."""
     found: dict[str, Any] = {}
     for name, path in paths_of(type(value)).items():
         inner = getattr(value, name)
@@ -37,7 +37,7 @@ def to_api(value: Any) -> dict[str, Any]:
 
 
 def spelt(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
+    """Return a value as JSON types: dataclasses and mappings become dicts, sequences lists; all are copies."""
     if dataclasses.is_dataclass(value):
         return to_api(value)
     if isinstance(value, Mapping):
@@ -47,7 +47,7 @@ def spelt(value: Any) -> Any:
     return value
 
 
-#: What JSON has; it stands for Any.
+#: The types of JSON, for a field of type Any.
 _JSON: Final = (str, float, bool, type(None), Mapping, Sequence)
 _NAMES: Final[Mapping[Any, str]] = {
     Any: "a value of JSON",
@@ -63,7 +63,7 @@ _SHOWN: Final = 60
 
 
 def misfits(value: Any, hint: Any, where: str = "") -> Iterator[str]:
-    """Name the values that have another type than declared."""
+    """Return the values whose type differs from the declared one."""
     if not any(_is(value, kind) for kind in _kinds(hint)):
         shown = repr(value)
         wanted = " or ".join(dict.fromkeys(map(_name, _kinds(hint))))
@@ -90,7 +90,7 @@ def _is(value: Any, kind: Any) -> bool:
     kind = get_origin(kind) or kind
     if kind is Any:
         return any(_is(value, one) for one in _JSON)
-    if kind is Literal:  # A newer operator may know more words.
+    if kind is Literal:  # A newer operator can have more values.
         return isinstance(value, str)
     if isinstance(value, bool):
         return kind is bool

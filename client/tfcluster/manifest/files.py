@@ -25,12 +25,12 @@ _MOST_BYTES: Final = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object as a file has it.
+    """One object of a file.
 
     Attributes:
         body: the object.
         source: the file, for messages.
-        line: the line of the file in which it begins, from 1 on; 0 where it is from no file.
+        line: the line of the file where it begins, from 1 on; 0 if it is not from a file.
     """
 
     body: Object
@@ -40,23 +40,23 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """Its kind, "" where it says none."""
+        """Its kind, "" if it is missing."""
         return _text(self.body.get("kind"))
 
     @property
     def name(self) -> str:
-        """Its name, or what stands in for one that the API server generates; "" where it says none."""
+        """Its name, or a placeholder for a generated name; "" if both are missing."""
         about = self.body.get("metadata")
         return name_of(about) if isinstance(about, Mapping) else ""
 
     @property
     def namespace(self) -> str | None:
-        """Its namespace, None where it says none."""
+        """Its namespace, None if it is missing."""
         about = self.body.get("metadata")
         return (_text(about.get("namespace")) or None) if isinstance(about, Mapping) else None
 
     def line_of(self, where: Where) -> int:
-        """Return the line of a value, or of the innermost object around it that the file has."""
+        """Return the line of a value, or of the innermost object around it in the file."""
         found = self._document
         for step in where if found is not None else ():
             inner = None if found is None else found.inside(step)
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """What files hold."""
+    """The objects of one or more files."""
 
     clusters: tuple[Manifest, ...]
     others: tuple[Manifest, ...]
@@ -102,7 +102,7 @@ def read(paths: Sequence[str | Path]) -> Manifests:
 
 
 def read_clusters(paths: Sequence[str | Path]) -> Manifests:
-    """Read manifests as read does; raises ManifestError where no TFCluster is among them."""
+    """Read manifests as read does; raises ManifestError if they do not contain a TFCluster."""
     found = read(paths)
     if not found.clusters:
         raise _no_cluster(found.others)
@@ -115,7 +115,7 @@ def _twice(manifests: Sequence[Manifest]) -> Iterator[str]:
         about = one.body.get("metadata")
         if not (isinstance(about, Mapping) and _text(about.get("name"))):
             continue
-        # Versions of one group show the same objects.
+        # The versions of one group serve the same objects.
         group, slash, _ = _text(one.body.get("apiVersion")).rpartition("/")
         first = seen.setdefault((group + slash, one.kind, one.namespace or "", one.name), one)
         if first is not one:
@@ -131,11 +131,11 @@ def _is_cluster(manifest: Manifest) -> bool:
 def _no_cluster(others: Sequence[Manifest]) -> ManifestError:
     told = [f"{one.place()}: {one.kind or 'an object without a kind'} {one.name}".rstrip() for one in others[:20]]
     if any(one.kind == "TFJob" for one in others):
-        return ManifestError("there is no TFCluster, but:", told, hint="Convert it first: tfcluster convert -f FILE")
+        return ManifestError("no TFCluster found, but:", told, hint="Convert it first: tfcluster convert -f FILE")
     hint = "Create one with `tfcluster create NAME …`, or name another file with -f."
     if not told:
-        return ManifestError("there is no TFCluster: the input is empty", hint=hint)
-    return ManifestError("there is no TFCluster, but:", told, hint=hint)
+        return ManifestError("no TFCluster found: the input is empty", hint=hint)
+    return ManifestError("no TFCluster found, but:", told, hint=hint)
 
 
 def _text(value: Any) -> str:
@@ -169,7 +169,7 @@ def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]
 
 
 def _documents(source: str, text: bytes, problems: list[str]) -> Iterator[Manifest]:
-    """Return the objects of a file; what cannot be read is noted."""
+    """Return the objects of a file; unreadable documents are added to the problems."""
     try:
         found = documents(text)
     except ProblemError as error:

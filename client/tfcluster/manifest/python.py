@@ -2,7 +2,7 @@
 
 Each field of a TFCluster's spec has an attribute of the same name in Python's spelling: ``spec.backoffLimit`` is
 ``TFCluster.backoff_limit``, ``spec.jobs.J.maxReplicas`` is ``Job.max_replicas``.  None leaves a field out, so that the
-API server's default counts.  What each means is in docs/reference/api.md.
+API server's default counts. docs/reference/api.md explains each field.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOWHERE: Final = {PATH: ()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContainer:
-    """What runs in each task.
+    """The container of each task.
 
     Attributes:
         image: the image; None is the cluster's.
@@ -59,10 +59,10 @@ class TaskContainer:
 
 
 def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
-    """Make a job's pod template.
+    """Build a job's pod template.
 
     Raises:
-        ManifestError: there is no image, or the template has not the shape of one.
+        ManifestError: the image is missing, or the template is not a valid pod template.
     """
     template: Object = spelt(job.template or {})
     _check_shape(template, where)
@@ -75,7 +75,7 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
         raise ManifestError(f"{where} has no image", hint="Give image= to the job or to the TFCluster.")
     for key, words in (("command", job.command), ("args", job.args)):
         if words is not None:
-            # A text is a sequence, too, of its letters.
+            # A string is a sequence, too, of its letters.
             main[key] = _split(words, f"{where}: {key}") if isinstance(words, str) else [str(word) for word in words]
     if job.env:
         kept = [one for one in main.get("env") or () if one.get("name") not in job.env]
@@ -87,7 +87,7 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
 
 
 def _check_shape(template: Object, where: str) -> None:
-    """Reject a template without the fields that are filled."""
+    """Reject a template whose fields do not have the expected types."""
     spec = template.get("spec") or {}
     objects = Sequence[Mapping[str, Any]] | None
     problems = [*misfits(spec, Mapping[str, Any], "template.spec")]
@@ -129,7 +129,7 @@ def _resources(job: TaskContainer, declared: Mapping[str, Any]) -> Object:
 
 
 def _joined(*values: Any) -> Any:
-    """Join mappings, of which the last wins; of other values the last that is there."""
+    """Merge mappings, later ones override earlier ones; of other values return the last that is set."""
     there = [value for value in values if value]
     if all(isinstance(value, Mapping) for value in there):
         return {key: inner for value in there for key, inner in value.items()}
@@ -147,22 +147,22 @@ def _mount(volumes: Mapping[str, str | Mapping[str, Any]], spec: Object, main: O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(TaskContainer):
-    """One job: equal tasks.  It is a TaskContainer, too: what runs in each task.
+    """One job: equal tasks. It is a TaskContainer, too: the container of each task.
 
     Attributes:
         replicas: how many tasks.
-        max_replicas: the largest number there can be; device filters are declared up to it.
+        max_replicas: the largest number of tasks; device filters are declared up to it.
         min_replicas: how many of them belong to the gang of the cluster.
-        task_server: whether they run TensorFlow's server; None means: where neither command, args nor template is
+        task_server: whether they run TensorFlow's server; None means yes if neither command, args nor template is
             given.
         port: the tasks' TCP port, if not the cluster's.
-        restart_policy: what a failure means.
-        restart_scope: what is restarted together.
+        restart_policy: how a failure is handled.
+        restart_scope: which tasks are restarted together.
         start_after: the jobs that must be ready first.
-        drain_timeout_seconds: how long, in seconds, a task that is scaled away may continue.
+        drain_timeout_seconds: how long, in seconds, a task can continue after a scale-down.
         device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
         task_device_filters: the same for single tasks, by index.
-        min_available: how many tasks, or a share such as "50%", the drain of a node must leave at work.
+        min_available: how many tasks, or a share such as "50%", must keep running during the drain of a node.
     """
 
     replicas: int | None = None
@@ -181,7 +181,7 @@ class Job(TaskContainer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuccessPolicy:
-    """When the cluster has succeeded: ``jobs`` decide it, by ``tasks`` all or any of theirs."""
+    """When the cluster has succeeded: when all or any (``tasks``) tasks of ``jobs`` have completed."""
 
     jobs: Sequence[str] | None = None
     tasks: Literal["All", "Any"] | None = None
@@ -189,7 +189,7 @@ class SuccessPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateStrategy:
-    """How an edit of a template reaches pods; ``max_unavailable``, tasks or such as "25%", is for RollingUpdate."""
+    """How a changed template reaches pods; ``max_unavailable``, tasks or such as "25%", is for RollingUpdate."""
 
     type: Literal["Recreate", "RollingUpdate", "OnDelete"] | None = None
     max_unavailable: int | str | None = field(default=None, metadata={PATH: ("rollingUpdate", "maxUnavailable")})
@@ -205,7 +205,7 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Who reaches the tasks; ``allow_from`` are peers as a NetworkPolicy has them."""
+    """Which clients can reach the tasks; ``allow_from`` are peers as in a NetworkPolicy."""
 
     mode: Literal["None", "Cluster", "DeviceFilters"] | None = None
     port_scope: Literal["Task", "All"] | None = None
@@ -225,10 +225,10 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colocate:
-    """Which tasks run in one topology domain: those of ``jobs``, of all jobs if it is None.
+    """The tasks of ``jobs`` run in one topology domain; None means all jobs.
 
-    ``topology_key`` is the label of nodes that tells their domain, and ``when_unsatisfiable`` says whether a task that
-    finds no place there waits.
+    ``topology_key`` is the node label whose value is the domain, and ``when_unsatisfiable`` says whether a task that
+    does not fit there waits.
     """
 
     topology_key: str
@@ -238,7 +238,7 @@ class Colocate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Which tasks are spread over topology domains: those of each of ``jobs``, of each job if it is None.
+    """The tasks of each of ``jobs`` are spread over topology domains; None means each job.
 
     A domain has at most ``max_skew`` more tasks of a job than another; ``topology_key`` and ``when_unsatisfiable`` are
     as in Colocate.
@@ -252,14 +252,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TFCluster:
-    """A TFCluster as it is declared.
+    """A TFCluster in Python.
 
     ``TFCluster("digits", image="example.com/train:1", chief=Job(command=["python3", "train.py"]), workers=4, ps=2)``
 
     Attributes:
         name: its name.
-        image: the image of each job that names none.
-        chief: the job "chief"; a number is so many tasks of the cluster's image, which run TensorFlow's server.
+        image: the default image of the jobs.
+        chief: the job "chief"; a number means tasks with the cluster's image, which run TensorFlow's server.
         workers: the job "worker".
         ps: the job "ps".
         evaluator: the job "evaluator".
@@ -267,22 +267,22 @@ class TFCluster:
         namespace: its namespace; None is the client's.
         labels: its labels.
         annotations: its annotations.
-        suspend: whether it has no pods for now.
+        suspend: whether its pods are deleted until it is resumed.
         rpc_layer: TensorFlow's rpc layer.
         port: the tasks' TCP port.
         cluster_domain: the DNS domain of the Kubernetes cluster.
         success_policy: when it has succeeded.
-        backoff_limit: how many restarts there may be.
-        active_deadline_seconds: how long it may take, in seconds.
+        backoff_limit: the largest number of restarts.
+        active_deadline_seconds: the longest time it can run, in seconds.
         clean_pod_policy: which pods are deleted at its end.
         failed_pods_history_limit: how many failed pods of a task are kept.
         ttl_seconds_after_finished: when it is deleted after its end, in seconds.
-        update_strategy: how an edit of a template reaches pods.
+        update_strategy: how a changed template reaches pods.
         force_delete_after_seconds: when a pod on a dead node is deleted by force, in seconds.
         managed_by: the controller that is responsible for it.
         resolver: how programs get their view.
-        isolation: who reaches the tasks.
-        gang: which tasks get their places together; None means that each is placed for itself.
+        isolation: which clients can reach the tasks.
+        gang: which tasks are scheduled together; None means that each is scheduled independently.
         colocate: which tasks run in one topology domain.
         spread: which tasks are spread over topology domains.
     """
@@ -318,10 +318,10 @@ class TFCluster:
     spread: Sequence[Spread] | None = field(default=None, metadata={PATH: ("scheduling", "spread")})
 
     def to_manifest(self) -> Object:
-        """Return it as the API takes it.
+        """Return the manifest, as the API server accepts it.
 
         Raises:
-            ManifestError: a value has another type than declared, a job is named twice, or has no image.
+            ManifestError: a value has another type than declared, or a job is declared twice or lacks an image.
         """
         jobs = self.all_jobs()
         about = {"namespace": self.namespace, "labels": self.labels, "annotations": self.annotations}
@@ -358,5 +358,5 @@ class TFCluster:
         return {**to_api(job), "template": template_of(job, self.image, f"{self.name}: job {name}")}
 
     def with_changes(self, **changes: Any) -> Self:
-        """Return the same with other values, such as ``cluster.with_changes(workers=8)``."""
+        """Return a copy with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)

@@ -23,7 +23,7 @@ Object = dict[str, Any]
 PS: Final = "ps"
 PROGRAM_FOLDER: Final = "/opt/program"
 _PROGRAM_VOLUME: Final = "program"
-#: A ConfigMap takes 1 MiB, its own fields included.
+#: A ConfigMap can have 1 MiB, including its own fields.
 LARGEST_PROGRAM: Final = 1_000_000
 
 
@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A PersistentVolumeClaim and where it is mounted."""
+    """A PersistentVolumeClaim and its mount path."""
 
     claim: str
     path: str
@@ -46,7 +46,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is wanted of a cluster."""
+    """The options of a cluster to create."""
 
     name: str
     image: str
@@ -74,19 +74,19 @@ class Recipe:
 
     @property
     def driven(self) -> bool:
-        """Whether a chief drives workers and parameter servers, so that they run TensorFlow's server alone."""
+        """Whether a chief drives workers and parameter servers, so that these only run TensorFlow's server."""
         return self.has_chief and self.ps > 0
 
     @property
     def config_map(self) -> str:
-        """The name of the ConfigMap with the program; another program has another."""
+        """The name of the ConfigMap with the program; it depends on the program's content."""
         if self.program is None:
             return ""
         told = f"{self.program.file}\0{self.program.text}".encode()
         return f"{self.name}-program-{hashlib.sha256(told).hexdigest()[:10]}"
 
 
-#: What the manifest does, by the field or the job.
+#: The comments of a manifest, by the field or the job.
 Comments = Mapping[str, str]
 
 
@@ -95,7 +95,7 @@ def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
     comments: dict[str, str] = {}
     spec: Object = {}
     if recipe.isolation:
-        # Equal workers all see each other, and then the filters would join everybody.
+        # Equal workers all see each other, and then the filters would not separate any tasks.
         spec["isolation"] = {"mode": "DeviceFilters" if recipe.driven else "Cluster"}
         comments["isolation"] = "Only tasks that see each other reach each other, where the network enforces it."
     if recipe.port is not None:
@@ -116,7 +116,7 @@ def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Obj
         return None
     about: Object = {"name": recipe.config_map, **({"namespace": recipe.namespace} if recipe.namespace else {})}
     if owner is not None:
-        # No controller: what the operator controls and does not need, it deletes.
+        # Without controller, because the operator deletes objects that it controls and does not need.
         reference = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
         about["ownerReferences"] = [{**reference, "name": recipe.name, "uid": owner["metadata"]["uid"]}]
     return {
@@ -146,13 +146,13 @@ def _check(recipe: Recipe) -> None:
     paths = [mount.path for mount in recipe.mounts]
     found += [f"--data mounts two volumes at {path}" for path in sorted({one for one in paths if paths.count(one) > 1})]
     if found:
-        raise ManifestError(f"no manifest can be made of {recipe.name}:", found)
+        raise ManifestError(f"the options of {recipe.name} are invalid:", found)
 
 
 def _jobs(recipe: Recipe, comments: dict[str, str]) -> Sequence[tuple[str, Object]]:
     jobs: list[tuple[str, Object]] = []
     policy = {"restartPolicy": recipe.restart_policy} if recipe.restart_policy else {}
-    # Equal tasks cannot continue without one of them; where nothing starts again, nothing starts again together.
+    # Equal tasks cannot continue without one of them, so they restart together, if they restart at all.
     together = {} if recipe.driven or recipe.restart_policy == "Never" else {"restartScope": "Cluster"}
     runs = _template(recipe, program=True, gpus=0 if recipe.driven else recipe.gpus)
     serves = _template(recipe, program=not recipe.driven, gpus=recipe.gpus)

@@ -1,6 +1,6 @@
 """The rules of the CRD (``x-kubernetes-validations``): CEL, which cel-python evaluates.
 
-What Kubernetes adds to CEL is here, as far as the CRD uses it (kubernetes.io, "Common Expression Language in
+It has the CEL extensions of Kubernetes that the CRD uses (kubernetes.io, "Common Expression Language in
 Kubernetes").
 """
 
@@ -18,7 +18,7 @@ from celpy.adapter import json_to_cel
 from celpy.evaluation import CELEvalError
 
 Schema = Mapping[str, Any]
-#: Where a value stands: keys and indices from the root.
+#: The place of a value: keys and indices from the root.
 Where = tuple[str | int, ...]
 
 _MOST_FILTERS: Final = 200
@@ -30,12 +30,12 @@ def broken(
     try:
         new, was = json_to_cel(_without_many_filters(body)), None if old is None else json_to_cel({**old})
     except ValueError:
-        return  # CEL has no number beyond 64 bits; whoever judges by the schema has told it
+        return  # CEL does not support numbers beyond 64 bits; the schema check has already reported it
     yield from _broken_below(schema, new, was, (), malformed)
 
 
 def _without_many_filters(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Empty the lists of taskDeviceFilters where all of them are many: each text takes milliseconds."""
+    """Empty the lists of taskDeviceFilters if they are many: each string takes milliseconds."""
     try:
         jobs: Mapping[str, Any] = body["spec"]["jobs"]
         many = sum(len(texts) for job in jobs.values() for texts in job.get("taskDeviceFilters", {}).values())
@@ -71,7 +71,7 @@ def _broken_below(
 
 
 def _judge_rule(rule: Mapping[str, str], value: Any, old: Any) -> str | None:
-    """Return the words of a rule that is broken, None of one that holds, or that cannot be judged here."""
+    """Return the message of a rule that is violated; None if it holds or cannot be evaluated here."""
     known = {"self": value, "oldSelf": old}
     if old is None:
         if "oldSelf" in rule["rule"]:

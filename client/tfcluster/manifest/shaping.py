@@ -1,4 +1,4 @@
-"""What a CRD's structural schema makes of an object: defaults come in, unknown fields fall out."""
+"""Apply a CRD's structural schema to an object: set defaults, and drop unknown fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 Schema = Mapping[str, Any]
 
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
-#: What every object has, whatever its schema says.
+#: The fields of every object, which a schema does not have to declare.
 _OF_EVERY_OBJECT: Final = ("kind", "apiVersion", "metadata")
 
 
@@ -35,7 +35,7 @@ def _shape_object(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
     for key, one in value.items():
         if key in properties:
             if one is None and "default" in properties[key] and not properties[key].get("nullable"):
-                continue  # A null where none is allowed gets the default
+                continue  # A null that the schema does not permit gets the default
             shaped[key] = _shape(properties[key], one)
         elif isinstance(others, Mapping):
             shaped[key] = _shape(others, one)

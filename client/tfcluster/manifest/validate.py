@@ -1,4 +1,4 @@
-"""Whether a manifest is a TFCluster, as the API server and the operator would judge it: every problem, in words.
+"""Validate the manifest of a TFCluster as the API server and the operator do, and report every problem.
 
 The schema of the CRD is judged by jsonschema with Kubernetes' extensions; unknown fields are problems, as they are to
 kubectl (``fieldValidation=Strict``).
@@ -42,27 +42,27 @@ def schema() -> Schema:
 
 
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-#: The words of some rules begin with the path that they are about.
+#: The messages of some rules begin with the path of the field.
 _OWN_PATH: Final = re.compile(r"((?:spec|metadata)\.[\w.\[\]]+(?:, spec\.[\w.]+)*)(?:: | (?=name each other))")
 _SHOWN: Final = 60
-NO_FIELD: Final = "there is no such field"
+NO_FIELD: Final = "this field does not exist"
 _QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
 
 class Problem(NamedTuple):
-    """What is wrong with a manifest: where, and what to do."""
+    """A problem of a manifest: the place, and what to do."""
 
     where: Where
     words: str
 
     def __str__(self) -> str:
         path = spell(self.where)
-        # The words of some rules begin with a path that is no path of the schema, such as spec.jobs."1".
+        # The messages of some rules begin with a path that the schema does not use, such as spec.jobs."1".
         return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
 
 
 def spell(where: Where) -> str:
-    """Spell a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
+    """Format a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
     return "".join(steps).removeprefix(".") or "the object"
 
@@ -75,7 +75,7 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
     found = misfits(body)
     shaped = _shaped(body)
     if isinstance(about := shaped.get("metadata"), dict) and (name := name_of(about)):
-        about["name"] = name  # a generated one has to keep the same rules
+        about["name"] = name  # a generated name has to follow the same rules
     malformed = [one.where for one in found]
     for where, words in broken(schema(), shaped, old, malformed):
         own = _OWN_PATH.match(words)
@@ -84,13 +84,13 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 
 
 def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without its status as the API server would keep it."""
+    """Return an object without its status, as the API server would store it."""
     kept = {key: value for key, value in body.items() if key != "status"}
     return shape(schema(), without_nulls(schema(), kept))
 
 
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
-    """Judge a manifest by the schema alone, where other fields may be known to the API server already."""
+    """Validate only against the schema, because the API server can already have values for missing fields."""
     kept = {key: value for key, value in body.items() if key != "status"}
     found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
     told = {one.where for one in found}
@@ -102,7 +102,7 @@ def misfits(body: Mapping[str, Any]) -> list[Problem]:
 
 _METADATA: Final = (
     *("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences"),
-    # What `kubectl get -o yaml` prints may be applied again.
+    # The output of `kubectl get -o yaml` can be applied again.
     *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
     *("resourceVersion", "selfLink", "uid"),
 )
@@ -149,7 +149,7 @@ def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
 
 
 def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
-    """Name the numbers that no API server reads as such, whatever the schema says of their places."""
+    """Return the numbers that every API server rejects, independent of the schema."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _of_numbers(inner, (*where, key))
@@ -229,7 +229,7 @@ _RANGES: Final = {"int32": 2**31, "int64": _INT64}
 
 def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
     bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
-    # Where the schema has bounds of its own, they say more.
+    # Bounds of the schema give a better message.
     bounded = bound is not None and of.get("minimum", instance) <= instance <= of.get("maximum", instance)
     if bound is not None and bounded and of.get("type") == "integer" and not -bound <= instance < bound:
         yield ValidationError(_out_of_range(instance, bound))
@@ -247,7 +247,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
     for index, item in enumerate(instance):
         if keys and not isinstance(item, Mapping):
             continue
-        # A key may have a default, such as protocol of ports.
+        # A key can have a default, such as protocol of ports.
         fields = (of.get("items") or {}).get("properties") or {}
         same = [item.get(key, (fields.get(key) or {}).get("default")) for key in keys] if keys else item
         name = json.dumps(same, sort_keys=True)
@@ -260,7 +260,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
 
 
 def without_nulls(of: Schema, value: Any) -> Any:
-    """Leave out what is null where null is not allowed, as the API server does before it looks."""
+    """Remove null values that the schema does not permit, as the API server does before validation."""
     if isinstance(value, Mapping):
         properties: Mapping[str, Schema] = of.get("properties") or {}
         others = of.get("additionalProperties")
@@ -332,7 +332,7 @@ def _shown(value: Any) -> str:
 
 Object = dict[str, Any]
 
-#: What stands where only the API server can give a value.
+#: The placeholder of values that only the API server can set.
 UNKNOWN_UID: Final = "<uid>"
 
 
@@ -343,7 +343,7 @@ def declare(manifest: Manifest, namespace: str) -> TFCluster:
 
 
 def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
-    """Return what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
+    """Return the problems of a manifest, sorted by line; raises ManifestError if there are any."""
     if not found:
         return
     what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
@@ -360,7 +360,7 @@ def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
 
 
 def unreadable(body: Mapping[str, Any]) -> list[Problem]:
-    """Return what the operator would reject of a TFCluster that the API server accepts."""
+    """Return problems that the operator rejects and the API server does not."""
     try:
         parse(body)
     except InvalidSpecError as error:
@@ -370,7 +370,7 @@ def unreadable(body: Mapping[str, Any]) -> list[Problem]:
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
-    """Return a TFCluster as the API server would keep it."""
+    """Return a TFCluster as the API server would store it."""
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

@@ -1,8 +1,8 @@
 """YAML and JSON: from the text of a file to values that know their line, and back.
 
-YAML means here what it means to Kubernetes, whose reader is go-yaml's second version: ``0644`` is octal, ``yes`` is
-true, ``12:30`` and ``2026-01-01`` are texts, and keys that are numbers become texts.  Unlike there, a key that stands
-twice in one object is rejected.  What is written has quotes where any reader of YAML 1.1 or 1.2 would need them.
+YAML is read as Kubernetes reads it, with go-yaml's second version: ``0644`` is octal, ``yes`` is true, ``12:30`` and
+``2026-01-01`` are strings, and keys that are numbers become strings. Unlike there, a duplicate key in one object is
+rejected. Written values are quoted if any reader of YAML 1.1 or 1.2 needs the quotes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 Object = dict[str, Any]
 
-#: What aliases make of a file must not be much more than what the API server takes.
+#: Aliases must not expand a file far beyond the limit of the API server.
 _MOST_VALUES: Final = 1_000_000
 _DEEPEST: Final = 200
 _TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
@@ -33,14 +33,14 @@ class ProblemError(Exception):
 
 
 class Document(NamedTuple):
-    """One document of a file: its value, the line in which it begins, and YAML's node, None of JSON."""
+    """One document of a file: its value, the line where it begins, and YAML's node, None for JSON."""
 
     value: Any
     line: int
     node: yaml.Node | None = None
 
     def inside(self, step: str | int) -> Document | None:
-        """Return the value at a key or an index, with the line of its key; None where the text does not show it."""
+        """Return the value at a key or an index, with the line of its key; None if the text does not contain it."""
         inner: Any = None
         if isinstance(self.value, Mapping):
             inner = self.value.get(str(step))
@@ -57,12 +57,12 @@ class Document(NamedTuple):
 
 
 def documents(text: bytes) -> list[Document]:
-    """Read the documents of a text; raises ProblemError where it is neither YAML nor JSON."""
+    """Read the documents of a text; raises ProblemError if it is neither YAML nor JSON."""
     return _json_documents(text) or list(_yaml_documents(text))
 
 
 def _json_documents(text: bytes) -> list[Document]:
-    """Return the objects of a file of JSON, one after the other; nothing where it is none, but may be YAML."""
+    """Return the successive objects of a JSON file; empty if it is not JSON, but might be YAML."""
     if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return []
     try:
@@ -103,7 +103,7 @@ def _no_constant(word: str) -> Any:
 
 
 def reads_as_text(text: str) -> bool:
-    """Return whether a text stays one without quotes, for Kubernetes' reader and for others of YAML 1.1 and 1.2."""
+    """Return whether an unquoted text is a string, for Kubernetes' reader and for others of YAML 1.1 and 1.2."""
     return not any(
         pattern.match(text)
         for loader in (_Loader, yaml.SafeLoader)
@@ -143,7 +143,7 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
             node = loader.get_node()
             reader = _Reader(loader)
             body = reader.value(node)
-            # kubectl skips what is empty: a comment before the first "---" is a document of its own.
+            # kubectl skips empty documents: a comment before the first "---" is one.
             if body is not None:
                 yield Document(body, _line(node), node)
     except yaml.MarkedYAMLError as error:
@@ -158,7 +158,7 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
 
 
 def _check_depth(text: bytes) -> None:
-    # Libyaml's composer would end the process: it is recursive and knows no bound.
+    # Libyaml's composer would crash the process: it is recursive without a limit.
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -172,16 +172,16 @@ def _check_depth(text: bytes) -> None:
 def _words_of(error: yaml.MarkedYAMLError) -> str:
     words = f"it is not YAML: {error.problem or error.context}"
     if "tab character" in words or "'\\t'" in words:
-        return f"{words}: indent with spaces, YAML takes no tabs there"
+        return f"{words}: indent with spaces, YAML does not permit tabs there"
     return f"{words} ({error.context})" if error.problem and error.context else words
 
 
 class _Reader:
-    """Makes values of nodes."""
+    """Converts nodes to values."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        #: What an alias stands for, with how many values that is.
+        #: The value of each anchor, and how many values it contains.
         self._made: dict[int, tuple[Any, int]] = {}
         self._around: set[int] = set()
 
@@ -252,10 +252,10 @@ def _line(marked: yaml.Node | yaml.Event) -> int:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # libyaml's is there, or not
-    """Quotes what some reader takes for no text."""
+    """Quotes strings that some reader would not read as strings."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write what is used twice twice."""
+        """Write repeated values in full instead of as an alias."""
         del data
         return True
 

@@ -1,1 +1,1 @@
-"""What the operator would do: with a new TFCluster (render), or with an edit of one that runs (diff)."""
+"""Preview the operator's actions: for a new TFCluster (render), or for an edit of an existing one (diff)."""

@@ -1,4 +1,4 @@
-"""What applying a manifest would do to a TFCluster that runs: to fields, pods and other objects."""
+"""Compare a manifest with a running TFCluster: its effect on fields, pods and other objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FieldChange:
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """Return the innermost fields that differ; entries of lists that have names are told apart by these."""
+    """Return the innermost fields that differ; list entries are matched by name if they have one."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -76,7 +76,7 @@ def _in_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """What becomes of the pods of some tasks of one job, in the order in which it is done.
+    """The effect on the pods of some tasks of one job, in the operator's order.
 
     ``reason`` is that of the operator's events; ``field`` is the first field of the template that the edit changes.
     """
@@ -123,7 +123,7 @@ def _suspended(before: Roster | None, after: Roster) -> Iterator[PodChange]:
 def _deleted(after: Roster) -> Iterator[PodChange]:
     for name, indices in _by_job(after.surplus):
         job = after.cluster.job(name)
-        reason, words = reasons.SCALED_DOWN, "immediately: the job has no drainTimeoutSeconds"
+        reason, words = reasons.SCALED_DOWN, "immediately: drainTimeoutSeconds is 0 or not set"
         if job is None:
             reason, words = reasons.JOB_REMOVED, "immediately: the job is removed from the spec"
         elif job.drain_timeout_seconds:
@@ -177,7 +177,7 @@ Tasks = tuple[tuple[str, int], ...]
 
 
 def spell_tasks(tasks: Tasks) -> str:
-    """Spell tasks in short, such as ``ps-0, worker-2..5``."""
+    """Format tasks in short, such as ``ps-0, worker-2..5``."""
     runs: list[tuple[str, int, int]] = []
     for job, index in sorted(tasks):
         if runs and runs[-1][0] == job and runs[-1][2] == index - 1:
@@ -191,7 +191,7 @@ Object = dict[str, Any]
 
 
 def merge(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:
-    """Ask the API server what a TFCluster becomes, without changing it."""
+    """Return what the API server would make of a TFCluster, with a dry run."""
     try:
         body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True)
     except ConflictError as error:
@@ -201,7 +201,7 @@ def merge(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: 
 
 
 _DECLARED_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
-#: Annotations that say how an object was applied, and not what it is.
+#: Annotations of the tool that applied an object, which are not part of its content.
 _OF_TOOLS: Final = "kubectl.kubernetes.io/"
 
 
@@ -216,7 +216,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What applying a manifest would do."""
+    """The effect of applying a manifest."""
 
     name: str
     namespace: str
@@ -234,7 +234,7 @@ class Edit:
 def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     namespace = manifest.namespace or api.namespace
     live = api.find(TFCLUSTERS, manifest.name, namespace) if manifest.name else None
-    # What an edit leaves out, the API server knows; that of a local run has no rules of its own.
+    # The API server has the fields that an edit omits; the control plane of a local run does not evaluate rules.
     refuse(manifest, problems(manifest.body) if live is None else misfits(manifest.body))
     notes: list[str] = []
     merged = merge(api, manifest.body, namespace, notes)
@@ -247,7 +247,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     after_body["metadata"]["generation"] += any(one.path.startswith("spec") for one in fields)
     known = ledger.read((live or {}).get("status") or {})
     before: Roster | None = None
-    with contextlib.suppress(InvalidSpecError):  # what the operator could not read either, nothing has come of
+    with contextlib.suppress(InvalidSpecError):  # the operator could not read it either
         if live is not None:
             before = call_roll(parse(live), children).completed_by(known)
     new = read(manifest, after_body)
@@ -273,7 +273,7 @@ def _declared(body: Mapping[str, Any]) -> Object:
 
 
 def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool) -> Observed:
-    """Look at what exists; what this user may not read is noted."""
+    """Read the existing objects; missing permissions are noted."""
     unread: dict[str, str] = {}
 
     def listed(resource: Resource) -> list[Object]:
@@ -306,7 +306,7 @@ def _notes(live: Object | None, after: Object) -> Iterator[str]:
     if live is not None and "deletionTimestamp" in live["metadata"]:
         keepers = live["metadata"].get("finalizers")
         kept = f"; its finalizers keep it: {', '.join(keepers)}" if keepers else ""
-        yield f"it is being deleted{kept}: this edit has no effect; apply it after the deletion"
+        yield f"it is being deleted{kept}; the edit would be lost: apply it after the deletion"
     if not is_ours(after):
         yield f"spec.managedBy leaves it to {after['spec']['managedBy']}: the operator does nothing for it"
 
@@ -316,7 +316,9 @@ def _of_the_life(cluster: TFCluster, known: ledger.Ledger, exists: bool) -> Iter
         yield f"it has finished ({known.verdict.kind}): its pods are left as they are, whatever its templates say"
     elif cluster.suspend:
         yield (
-            "it is suspended: there are no pods until it is resumed" if exists else "it begins suspended, without pods"
+            "it is suspended: its pods are created when it is resumed"
+            if exists
+            else "it begins suspended, without pods"
         )
 
 
@@ -324,7 +326,7 @@ def _of_the_queue(after: Roster) -> Iterator[str]:
     queue = after.declared.queue
     match after.standing.turn:
         case Turn.WAITING:
-            yield f"it waits in queue {queue}: there are no pods until that has granted it quota"
+            yield f"it waits in queue {queue}: its pods are created when the queue has granted it quota"
         case Turn.CHANGED:
             change = "the resources of its pods or the queue would change"
             yield f"{change}: the pods are deleted, and it waits in queue {queue} again"
@@ -356,10 +358,10 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
 
 
 def _digests(roster: Roster) -> dict[str, dict[str, str]]:
-    """Return a text for each object that a TFCluster has besides its pods, by kind and name; it differs if they do."""
+    """Return a digest of each object of a TFCluster except its pods, by kind and name."""
     cluster = roster.cluster
     gangs = gangs_of(roster, ledger.read(cluster.status)).values()
-    # Of a gang that there is, an edit matters at its next start alone.
+    # An edit of an existing gang takes effect only at its next start.
     groups = [gang.name for gang in gangs if gang.existing is not None or not gang.placed]
     return {
         "Service": {naming.service_name(cluster.name): str(service.build(cluster)["spec"])},

@@ -1,4 +1,4 @@
-"""What the operator would make of a TFCluster, worked out here with its own planner and builders."""
+"""Compute the objects that the operator would create for a TFCluster, with its own planner and builders."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WHENEVER: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """What some tasks of one job see: the file that they read.
+    """The view of some tasks of one job: the file that they read.
 
     Attributes:
         job: the job.
         tasks: the indices of the tasks that read it.
         file: the name of the file.
-        view: what it says.
+        view: its content.
     """
 
     job: str
@@ -48,7 +48,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What the operator would make of a TFCluster."""
+    """The objects that the operator would create for a TFCluster."""
 
     objects: tuple[Object, ...]
     resolver: str
@@ -57,8 +57,8 @@ class Rendered:
 
 
 def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
-    """Work out what the operator would make of a TFCluster where nothing is there yet."""
-    # As if nothing held its pods up, which are the same then.
+    """Compute the objects that the operator would create for a new TFCluster."""
+    # The objects are the same if the pods have to wait for something, so waits are ignored.
     at_once, archive = replace(cluster, suspend=False, status={}, deleting=False, queue=""), read_archive()
     roster = call_roll(at_once, Observed(), resolver=archive.delivered_to(cluster))
     wanted = views_of(roster).of_jobs
@@ -74,15 +74,15 @@ def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
 
 
 def _claims(cluster: TFCluster) -> Iterator[Object]:
-    """Build the Workload by which a cluster asks its queue for quota."""
+    """Build the Workload that requests quota from a cluster's queue."""
     if cluster.queue:
         counts = {job.name: job.replicas for job in cluster.jobs}
         yield build_workload(cluster, wanted_claim(cluster, 0, counts))
 
 
 def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]:
-    """Plan until everything is made: a plan has as many steps as one pass carries out, and a gang comes first."""
-    # A job that was started waits for no other.
+    """Plan until everything is created: a plan has the steps of one reconcile, and a gang comes first."""
+    # A job counts as started, so that it does not wait for others.
     started = {job.name: JobRecord(started=frozenset({0})) for job in roster.cluster.jobs}
     seen: set[tuple[str, str]] = set()
     while True:
@@ -103,7 +103,7 @@ def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]
 
 
 def task_views(wanted: tuple[JobViews, ...]) -> Iterator[TaskView]:
-    """Give every distinct view with the tasks that read it."""
+    """Return every distinct view with the tasks that read it."""
     for of_job in wanted:
         own = {index: contract.task_view_file(index) for index in of_job.job.task_filters}
         shared = tuple(index for index in range(of_job.job.replicas) if index not in own)
@@ -116,9 +116,9 @@ def task_views(wanted: tuple[JobViews, ...]) -> Iterator[TaskView]:
 
 def _notes(cluster: TFCluster, managed_by: str | None, wanted: tuple[JobViews, ...]) -> Iterator[str]:
     if managed_by not in (None, naming.CONTROLLER):
-        yield f"spec.managedBy leaves it to {managed_by}: the operator makes nothing of this"
+        yield f"spec.managedBy leaves it to {managed_by}: the operator creates nothing for it"
     if cluster.suspend:
-        yield "spec.suspend: there are no pods until it is resumed"
+        yield "spec.suspend: its pods are created when it is resumed"
     if cluster.queue:
         yield f"the label {naming.LABEL_QUEUE}: its pods come when queue {cluster.queue} has granted it quota"
     for job in cluster.jobs:
@@ -127,13 +127,13 @@ def _notes(cluster: TFCluster, managed_by: str | None, wanted: tuple[JobViews, .
     for views in wanted:
         if views.too_large:
             yield (
-                f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap holds, so it "
-                "gets no pods: declare device filters, or fewer tasks"
+                f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap can store; "
+                "its pods are not created: declare device filters, or fewer tasks"
             )
 
 
 def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
-    """Leave nothing but one task's pod and what it sees."""
+    """Keep only one task's pod and its view."""
     jobs = {one.name: one.replicas for one in cluster.jobs}
     task = read(word, jobs)
     if task is None or task.index >= jobs[task.job]:

@@ -1,4 +1,4 @@
-"""What ``tfcluster status`` prints for programs (the keys are stable, new ones may come), and for ``--watch``."""
+"""The output of ``tfcluster status`` for programs (its keys are stable, new ones can be added), and of ``--watch``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def document_of(picture: Picture) -> dict[str, Any]:
 
 
 def row_of(picture: Picture) -> dict[str, Any]:
-    """Return a cluster as a list of all has it; ``status`` is that of the API."""
+    """Return a cluster as an item of the list; ``status`` is that of the API."""
     return {
         "metadata": {
             "name": picture.name,

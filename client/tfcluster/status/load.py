@@ -1,4 +1,4 @@
-"""Looking at TFClusters: the few requests that a picture is made of, once or as changes come."""
+"""Read TFClusters with a few requests, once or at each change."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tfcluster_operator.declaration import naming
 
 
 def look(api: KubernetesApi, name: str, namespace: str | None = None) -> tuple[Object, Picture]:
-    """Look at one cluster, by three requests; raises NoClusterError and RefusedError."""
+    """Read one cluster with three requests; raises NoClusterError and RefusedError."""
     body = api.cluster(name, namespace)
     pods, config_maps = (_listed(api, selection) for selection in _parts(name, body["metadata"]["namespace"]))
     return body, _picture(body, pods, config_maps)
 
 
 def look_at_all(api: KubernetesApi, namespace: str | None) -> list[Picture]:
-    """Look at all clusters of a namespace, by one request."""
+    """Read all clusters of a namespace with one request."""
     return _pictures(api.list(TFCLUSTERS, namespace))
 
 
 def watch(api: KubernetesApi, name: str, *, tick: float | None) -> Iterator[Picture | None]:
-    """Look at one cluster, and again whenever something of it changes."""
+    """Read one cluster, and again at each change."""
     uid = api.cluster(name)["metadata"]["uid"]
     selections = [Selection(TFCLUSTERS, fields=f"metadata.name={name}"), *_parts(name)]
     for cluster, pods, config_maps in snapshots(api, selections, tick=tick):
@@ -39,8 +39,8 @@ def watch(api: KubernetesApi, name: str, *, tick: float | None) -> Iterator[Pict
 
 
 def watch_all(api: KubernetesApi, namespace: str | None, *, tick: float | None) -> Iterator[tuple[list[Picture], str]]:
-    """Look at all clusters of a namespace, and again whenever one changes."""
-    api.list(TFCLUSTERS, namespace)  # What does not work at all is an error, what stops working is tried again
+    """Read all clusters of a namespace, and again at each change."""
+    api.list(TFCLUSTERS, namespace)  # The first error is raised; later ones are retried
     for (found,) in snapshots(api, [Selection(TFCLUSTERS, namespace)], tick=tick):
         if found.refused is not None:
             raise found.refused

@@ -1,7 +1,7 @@
 """A TFCluster and its tasks as they are, as values: what ``tfcluster status`` shows.
 
-Everything here is a function of objects of the API: no request, no clock, no terminal.  Who a pod belongs to, how far a
-task is and what its end means are the operator's own decisions.
+All functions here are pure: they do not send requests, read a clock or use a terminal. The owner of a pod, the state
+of a task and the meaning of its end are decided by the operator's own code.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.report.status import waiting_since
 from tfcluster_resolver import contract
 
-#: States of tasks in which nothing has to be done and nothing is waited for.
+#: States of tasks that do not need an action and do not wait.
 GOOD: Final = frozenset({"Ready", "Completed", "Suspended", "CleanedUp"})
-#: States of tasks in which something went wrong.
+#: States of tasks with a problem.
 BAD: Final = frozenset({"Failed", "BackingOff", "NameTaken", "StuckTerminating", "Disrupted"})
 _PLAIN: Final = {Stage.SERVING: "Ready", Stage.COMPLETED: "Completed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices of one extended resource: asked for, granted by the node, and healthy; None where it is not known."""
+    """The devices of one extended resource: requested, granted by the node, and healthy; None if unknown."""
 
     requested: int
     granted: int | None = None
@@ -56,22 +56,22 @@ class TaskPicture:
         job: the job as TensorFlow spells it.
         index: the task's index.
         state: "Ready", "NotReady" (it runs), "Pending", "Terminating", "StuckTerminating", "Completed", "Failed",
-            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForQuota", "WaitingForGang", "WaitingForJob",
-            "WaitingForPredecessor", "NameTaken", "Suspended", "CleanedUp" (the cluster has finished, its pod is gone),
-            "Missing" (its pod is to be created) or "Draining" (it is no longer declared, and its pod stays for a
-            while).
-        cause: why it is not ready, in words; "" where there is nothing to say.
-        pod: the name of its pod, "" where it has none.
-        node: where the pod is, "" where it is nowhere.
+            "Disrupted" (its pod was deleted or evicted), "BackingOff", "WaitingForQuota", "WaitingForGang",
+            "WaitingForJob", "WaitingForPredecessor", "NameTaken", "Suspended", "CleanedUp" (its pod was deleted at
+            the end of the cluster), "Missing" (its pod is to be created) or "Draining" (it is no longer declared, and
+            its pod is kept for a while).
+        cause: why it is not ready; "" if it is.
+        pod: the name of its pod, or "".
+        node: the node of the pod, or "".
         phase: the pod's phase as Kubernetes has it.
-        since: when the pod was created, in seconds since the epoch; 0.0 where there is none.
-        restarts: how often it failed before this pod, as far as the pod tells.
+        since: when the pod was created, in seconds since the epoch; 0.0 without a pod.
+        restarts: how often it failed before this pod, as far as the pod shows.
         devices: by extended resource.
-        view: "delivered", "waiting" (it was not told of its newest view yet), "unknown" (its view cannot be read), or
-            "" where no program runs that could read it.
+        view: "delivered", "waiting" (the pod does not have its newest view yet), "unknown" (its view cannot be read),
+            or "" if no program that could read it runs.
         outdated: whether its pod has an older template.
         kept: the failed pods that are kept for their logs, the oldest first.
-        next_try: when it is started again, in seconds since the epoch; 0.0 where nothing is planned.
+        next_try: when it is started again, in seconds since the epoch; 0.0 if that is not planned.
     """
 
     job: str
@@ -91,15 +91,15 @@ class TaskPicture:
 
     @property
     def name(self) -> str:
-        """The task as its pod is named, such as worker-3."""
+        """The name of the task as in its pod's name, such as worker-3."""
         return spell(self.job, self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDrawing:
-    """Draws the tasks of a cluster: ``created`` by pod, ``files`` what pods are told of views, None if unreadable.
+    """Builds the pictures of a cluster's tasks: ``created`` by pod, ``files`` the published views, None if unreadable.
 
-    ``gangs`` are those of the cluster, as far as its pods tell.
+    ``gangs`` are those of the cluster, as far as its pods show them.
     """
 
     roster: Roster
@@ -126,14 +126,14 @@ class TaskDrawing:
         )
 
     def without_quota(self, job: Job, index: int) -> TaskPicture:
-        """Draw a declared task for which the queue has granted no quota yet."""
+        """Return the picture of a declared task without quota."""
         return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
 
     def _in_the_queue(self) -> str:
         return f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
-        """Draw a pod that no declared task has a claim to."""
+        """Return the picture of a pod that does not belong to a declared task."""
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
         index = int(label) if label.isascii() and label.isdecimal() else -1
         leaves = pod.surplus_since + job.drain_timeout_seconds
@@ -176,7 +176,7 @@ class TaskDrawing:
         return max(0.0 if failing is None else failing.retry_at, record.restart_at)
 
     def _state(self, job: Job, place: Place, due: float) -> tuple[str, str]:
-        """Say how far a task is, and why not farther."""
+        """Return the state of a task, and the reason for it."""
         pod = place.own
         if place.stage in _PLAIN:
             return _PLAIN[place.stage], ""
@@ -217,7 +217,7 @@ class TaskDrawing:
         if before := awaited_jobs(self.roster, job, self.ledger):
             return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(before)}"
         if waited_for := awaited(self.gangs, job):
-            return reasons.WAITING_FOR_GANG, f"gang {', '.join(one.name for one in waited_for)} has no places yet"
+            return reasons.WAITING_FOR_GANG, f"gang {', '.join(one.name for one in waited_for)} is not scheduled yet"
         return "Missing", "its pod is to be created"
 
 
@@ -231,7 +231,7 @@ def _at(due: float) -> str:
 
 
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
-    """Count the devices of one pod: a node grants all that is asked for or does not start the pod."""
+    """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
     limits, runs = job.limits(), pod.phase == "Running"
     healthy = pod.devices or {}
     return {
@@ -260,10 +260,10 @@ class JobPicture:
 class Picture:
     """One TFCluster.
 
-    Times are seconds since the epoch, 0.0 where there is none.  ``queue`` is its LocalQueue, "" where it has none;
-    ``waiting_since`` is since when it has waited for quota or for the places of a gang, ``deadline`` is when the
-    cluster fails if it has not finished, ``deleted_at`` when it is deleted after its end.  ``status`` is that of the
-    API.  ``gaps`` say what could not be looked at, in words.
+    Times are seconds since the epoch, 0.0 if unset. ``queue`` is its LocalQueue, or ""; ``waiting_since`` is when it
+    began to wait for quota or for the nodes of a gang, ``deadline`` is when the cluster fails if it has not finished,
+    ``deleted_at`` when it is deleted after its end. ``status`` is that of the API. ``gaps`` are messages about objects
+    that could not be read.
     """
 
     name: str
@@ -289,7 +289,7 @@ class Picture:
     gaps: tuple[str, ...] = ()
 
     def tasks(self) -> Iterator[TaskPicture]:
-        """Give every task, in the order of the jobs."""
+        """Return every task, in the order of the jobs."""
         for job in self.jobs:
             yield from job.tasks
 
@@ -399,14 +399,14 @@ def _jobs(
 
 
 def _surplus(roster: Roster) -> list[Pod]:
-    """Return our pods that no declared task has a claim to, those too that are being deleted."""
+    """Return the cluster's pods that do not belong to a declared task, including those that are being deleted."""
     placed = {place.pod.meta.uid for of_job in roster.places.values() for place in of_job if place.pod is not None}
     leaving = (pod for pod in roster.leaving if pod.meta.owner_uid == roster.cluster.uid and pod.meta.uid not in placed)
     return [*roster.surplus, *leaving]
 
 
 def _told_of(config_maps: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return what pods are told of each file, by the ConfigMap's name."""
+    """Return the digest that pods know of each view file, by the ConfigMap's name."""
     return {
         one["metadata"]["name"]: {name: read_file(text).told for name, text in (one.get("data") or {}).items()}
         for one in config_maps

@@ -12,21 +12,21 @@ from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED
 from tfcluster_operator.declaration.parse import is_ours
 from tfcluster_operator.report.conditions import by_type
 
-#: What a condition says that is as it should be; what else it says is told.
+#: The conditions that are not reported while they have this status.
 _AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "NameConflict": "False"}
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a TFCluster stands.
+    """The state of a TFCluster.
 
     Attributes:
         state: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating" (the operator
-            has not seen the newest edit), "Unseen" (no operator has looked at it) or "Elsewhere" (another controller
-            has it).
+            has not seen the newest edit), "Unseen" (the operator has not seen it yet) or "Elsewhere" (it has another
+            controller).
         reason: the most important reason, as in docs/reference/conditions.md; "" if the operator gave none.
-        message: the same in words.
-        notices: what else is not as it should be, one "Reason: words" each.
+        message: the message of the same condition.
+        notices: the other conditions with a problem, one "Reason: words" each.
     """
 
     state: str

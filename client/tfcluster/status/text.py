@@ -15,14 +15,14 @@ from tfcluster.status.picture import BAD, GOOD, Devices, JobPicture, Picture, Ta
 from tfcluster.terminal import clean, count
 
 _BETWEEN: Final = "   "
-#: A column whose cells are sentences needs only so many cells before others make room for it.
+#: The last column has sentences and is narrowed to this width before other columns are dropped.
 _LEAST_OF_THE_LAST: Final = 24
 _NARROWEST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What is drawn on: ``width`` in cells, None where lines may have any length; ``fancy`` where it knows Unicode."""
+    """The output: ``width`` in cells, None for lines of any length; ``fancy`` if it supports Unicode."""
 
     width: int | None = None
     fancy: bool = True
@@ -39,7 +39,7 @@ def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
 
 
 def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper, *, can_go: Iterable[str] = ()) -> list[Text]:
-    """Put cells below each other; where the paper is too narrow, columns go, and then lines are cut."""
+    """Align cells in columns; if the paper is too narrow, columns are dropped, and then lines are cut."""
     table = [list(row) for row in rows if not isinstance(row, Text)]
     used = [at for at in range(len(table[0])) if at == 0 or any(row[at].plain for row in table[1:])]
     going = list(can_go)
@@ -76,7 +76,7 @@ def _needed(table: Sequence[Sequence[Text]], used: Sequence[int]) -> int:
 
 #: Tasks beyond this many are folded where they are neighbours and alike.
 UNFOLDED: Final = 24
-#: So few neighbours that are alike are not worth folding.
+#: Fewer alike neighbours than this are not folded.
 _LEAST_FOLDED: Final = 3
 _STYLES: Final = {
     "Ready": "green",
@@ -86,21 +86,21 @@ _STYLES: Final = {
     "CleanedUp": "dim",
     "Elsewhere": "dim",
 }
-#: What leads to a task, and what stands below that; by whether Unicode is known, and whether the task is the last.
+#: The prefix of a task and that of its further lines; by whether Unicode is supported, and whether the task is last.
 _GUIDES: Final = {
     (True, False): ("├─ ", "│  "),
     (True, True): ("└─ ", "   "),
     (False, False): ("|- ", "|  "),
     (False, True): ("`- ", "   "),
 }
-#: The columns of tasks, and those that a narrow terminal does without, the first to go first.
+#: The columns of tasks, and those that are dropped on a narrow terminal, in that order.
 _TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", "VIEW")
 _DISPENSABLE: Final = ("POD", "AGE", "NODE", "RESTARTS", "DEVICES", "VIEW")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Neighbouring tasks that are alike, or one alone."""
+    """Neighbouring tasks that are alike, or a single task."""
 
     tasks: Sequence[TaskPicture]
 
@@ -143,7 +143,7 @@ def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespac
 
 
 def age(seconds: float) -> str:
-    """Spell a length of time in short, as kubectl does: 42s, 5m, 3h12m, 2d."""
+    """Format a duration in short, as kubectl does: 42s, 5m, 3h12m, 2d."""
     whole = max(0, int(seconds))
     if whole < 120:
         return f"{whole}s"
@@ -259,7 +259,7 @@ def _folded(alike: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
 
 
 def _likeness(task: TaskPicture) -> tuple[object, ...]:
-    # The cause names its own task or pod; what is left of it then is what is alike.
+    # The cause contains the name of its own task or pod; without it, the causes of tasks can be compared.
     cause = task.cause.replace(task.pod, "") if task.pod else task.cause
     devices = tuple(sorted((name, one.requested, one.granted, one.healthy) for name, one in task.devices.items()))
     return task.state, cause, task.restarts, task.view, task.outdated, len(task.kept), devices

@@ -1,6 +1,6 @@
-"""Server-side apply: what a manager no longer applies goes, what others set stays.
+"""Server-side apply: fields that a manager no longer applies are removed, fields of other managers are kept.
 
-Lists are taken whole.  Nobody is rejected because of another manager: who applies takes what it names.
+Lists are atomic. Conflicts do not occur: a manager that applies a field takes it over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def applied(stored: Object, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
-    """Work out what an object is after an apply."""
+    """Compute an object after an apply."""
     result: Object = patching.merge_patch(stored, _removals(before, wanted))
     return _merged(result, wanted)
 

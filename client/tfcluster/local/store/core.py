@@ -1,4 +1,4 @@
-"""What every request works on: the state and the clock."""
+"""The state and the clock, which all requests use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The user who writes, the name for server-side apply, and whether the write is only a dry run."""
+    """The user of a write, the field manager for server-side apply, and whether it is only a dry run."""
 
     user: str
     manager: str
@@ -33,7 +33,7 @@ class Core:
     def __init__(self, wall: Callable[[], float]) -> None:
         self.wall = wall
         self.state = State()
-        #: What each manager applied last, by the object's UID and the manager.
+        #: The last applied configuration, by the object's UID and the manager.
         self.last_applied: dict[tuple[str, str], Object] = {}
         self._timestamps: dict[int, str] = {}
 
@@ -49,7 +49,7 @@ class Core:
     def admit(  # tests override it
         self, _storage: Storage, *, new: Object | None, **_write: Any
     ) -> Object | None:
-        """Return what admission makes of a write; there is no admission here."""
+        """Return a write after admission; this store does not have admission."""
         return new
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:

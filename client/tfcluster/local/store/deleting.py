@@ -13,7 +13,7 @@ from tfcluster.local.store.state import Storage, Version
 
 Object = dict[str, Any]
 
-#: The finalizers by which the garbage collector is told what to do before an object goes.
+#: The finalizers that request foreground or orphan deletion from the garbage collector.
 FINALIZERS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _DEFAULT_GRACE: Final = 30
 
@@ -68,7 +68,7 @@ def delete(
     if metadata.get("finalizers") and not storage.resource.graceful:
         _mark(core, metadata, 0)
     if metadata != version.body["metadata"] and (metadata.get("finalizers") or storage.resource.graceful):
-        # A pod that goes at once is first marked too: its watchers see a MODIFIED before the DELETED.
+        # A pod that is deleted immediately is marked first, too: its watchers see a MODIFIED before the DELETED.
         version = core.state.commit(storage, "MODIFIED", {**version.body, "metadata": metadata}, version)
     if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return version, False
@@ -93,7 +93,7 @@ def _check_preconditions(storage: Storage, version: Version, options: DeleteOpti
 
 
 def _grace_of(body: Object, options: DeleteOptions) -> int:
-    # No kubelet has an unscheduled or ended pod to stop.
+    # An unscheduled or ended pod does not need a kubelet to stop it.
     if not body["spec"].get("nodeName") or body["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     grace = options.grace

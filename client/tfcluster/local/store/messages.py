@@ -1,4 +1,4 @@
-"""What goes to the API server and what comes back: requests, answers, and the record of both."""
+"""Requests to the API server, their answers, and the record of both."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tfcluster.local.store.watching import Watch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, read as the API server reads it.
+    """One request, parsed as the API server parses it.
 
     Args:
         method: the HTTP method.
         path: the path, without the query.
         params: the query.
         headers: the headers.
-        user: who asks.
-        verb: get, list, watch, create, update, patch, delete or deletecollection; "" where no resource is asked.
+        user: the authenticated user.
+        verb: get, list, watch, create, update, patch, delete or deletecollection; "" if the path is not a resource's.
         group: the API group, "" for the core.
         version: the version of the group.
-        resource: the plural, "" for what is no resource (discovery).
+        resource: the plural, "" for other paths (discovery).
         subresource: such as "status", or "".
         namespace: the namespace, or "".
-        name: the object's name; of a create the name in the body, "" where it is to be generated.
-        body: the body, parsed; None where there is none.
+        name: the object's name; for a create the name in the body, "" if it is to be generated.
+        body: the body, parsed; None if it is empty.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """Name who manages the fields that this request sets."""
+        """Return the field manager of this request."""
         agent = self.headers.get("User-Agent", "") or self.user
         return self.params.get("fieldManager") or agent.split("/")[0]
 

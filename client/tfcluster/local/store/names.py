@@ -13,7 +13,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-#: The letters of generated names: no vowel, so no word.
+#: The letters of generated names: without vowels, so that they do not form words.
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 _SUBDOMAIN_WORDS: Final = (
@@ -34,7 +34,7 @@ _VALUE_WORDS: Final = (
 
 
 def generate(base: str, count: int) -> str:
-    """Make a name from a generateName."""
+    """Generate a name from a generateName."""
     letters = ""
     for _ in range(5):
         count, rest = divmod(count, len(_LETTERS))
@@ -43,7 +43,7 @@ def generate(base: str, count: int) -> str:
 
 
 def errors_of(resource: Resource, name: str) -> Errors:
-    """List what is wrong with an object's name."""
+    """Return the errors of an object's name."""
     if not name:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
     if resource.plural in ("services", "namespaces") and not resource.group:
@@ -57,7 +57,7 @@ def errors_of(resource: Resource, name: str) -> Errors:
 
 
 def label_errors(labels: object) -> Errors:
-    """List what is wrong with an object's labels."""
+    """Return the errors of an object's labels."""
     found: Errors = []
     for key, value in (labels if isinstance(labels, dict) else {}).items():
         if not _QUALIFIED.fullmatch(key):

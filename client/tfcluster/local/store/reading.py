@@ -40,18 +40,18 @@ def encode_list(state: State, storage: Storage, namespace: str | None, params: M
 
 
 def encode_items(storage: Storage, versions: Sequence[Version], *, partial: bool) -> list[bytes]:
-    """Encode objects as the items of a list, or their metadata alone."""
+    """Encode objects as the items of a list, or only their metadata."""
     if partial:
         return [encode_partial(one) for one in versions]
     if storage.resource.custom:
         return [one.encoded for one in versions]
-    # The items of a built-in kind's list have no kind and apiVersion of their own.
+    # In the list of a built-in kind, the items do not repeat kind and apiVersion.
     cut = len(storage.prefix)
     return [b"{" + one.encoded[cut:] for one in versions]
 
 
 def encode_partial(version: Version) -> bytes:
-    """Encode an object's metadata alone."""
+    """Encode an object's metadata only."""
     return encode({"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": version.body["metadata"]})
 
 
@@ -73,7 +73,7 @@ def _where(state: State, storage: Storage, params: Mapping[str, str]) -> tuple[i
 
 
 def read_version(text: str) -> int:
-    """Read a resourceVersion of a query; raises Refusal 400 where it is none."""
+    """Read a resourceVersion of a query; an invalid one is rejected with 400."""
     if text and not text.isdigit():
         why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise refusals.bad_request(f"invalid resource version: resourceVersion: {why}")

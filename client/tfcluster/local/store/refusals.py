@@ -1,4 +1,4 @@
-"""How the API server says no: every rejection with the real server's status, reason and words."""
+"""The rejections of the API server, with the real server's status, reason and messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tfcluster.local.store.resources import Resource
 
-#: What the server says to a write that was worked out from another version of the object.
+#: The message for a write that was based on another version of the object.
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -18,7 +18,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
     Args:
         status: the HTTP status.
         reason: the machine-readable reason, such as NotFound.
-        message: the server's words.
+        message: the message.
         details: the Status object's ``details``.
         retry_after: the seconds of a Retry-After header, or None.
     """
@@ -64,11 +64,10 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
 
 
 class NotServed(Refusal):
-    """No kind of object is served under the path.
+    """The path does not belong to a served kind.
 
     Args:
-        built_in: whether the group is one of the server's own: of other groups it knows nothing, and says so in plain
-            text.
+        built_in: whether the group is one of the server's own; for other groups the real server answers in plain text.
     """
 
     def __init__(self, *, built_in: bool = False) -> None:
@@ -81,7 +80,7 @@ class NotServed(Refusal):
 
 
 def quoted(value: Any) -> str:
-    """Spell a value as Go's %q and JSON do."""
+    """Quote a value as Go's %q and JSON do."""
     return json.dumps(value)
 
 
@@ -91,33 +90,33 @@ def _details(resource: Resource, name: str, *, kind: str = "") -> dict[str, Any]
 
 
 def not_found(resource: Resource, name: str) -> Refusal:
-    """Say that there is no such object."""
+    """Return the rejection for an object that does not exist."""
     message = f"{resource.group_resource} {quoted(name)} not found"
     return Refusal(404, "NotFound", message, details=_details(resource, name))
 
 
 def already_exists(resource: Resource, name: str, *, leaving: bool) -> Refusal:
-    """Say that the name is taken, and whether its holder is being deleted."""
+    """Return the rejection for a name that is taken, also by an object that is being deleted."""
     prefix = "object is being deleted: " if leaving else ""
     message = f"{prefix}{resource.group_resource} {quoted(name)} already exists"
     return Refusal(409, "AlreadyExists", message, details=_details(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Refusal:
-    """Say that the object is not the one that the request was made for."""
+    """Return the rejection for a write whose UID or resourceVersion does not match."""
     message = f"Operation cannot be fulfilled on {resource.group_resource} {quoted(name)}: {why}"
     return Refusal(409, "Conflict", message, details=_details(resource, name))
 
 
 def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
-    """Say that the UID or resourceVersion that a deletion demands is not the object's."""
-    # Here the real server names the kind where it otherwise names the plural.
+    """Return the rejection for a deletion whose UID or resourceVersion does not match."""
+    # Here the real server uses the kind in its message, and elsewhere the plural.
     message = f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: {why}"
     return Refusal(409, "Conflict", message, details=_details(resource, name, kind=resource.kind))
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]]) -> Refusal:
-    """Say that an object breaks rules."""
+    """Return the rejection for an invalid object."""
     words = list(dict.fromkeys(f"{field}: {message}" for field, _, message in errors))
     listed = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
     causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in errors]
@@ -126,45 +125,45 @@ def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]
 
 
 def unversioned(resource: Resource, name: str, words: str) -> Refusal:
-    """Say that an update needs the resourceVersion that it leaves out."""
-    # Here the real server names the plural where it otherwise names the kind.
+    """Return the rejection for an update without the required resourceVersion."""
+    # Here the real server uses the plural in its message, and elsewhere the kind.
     causes = [{"reason": "FieldValueInvalid", "message": words, "field": "metadata.resourceVersion"}]
     message = f"{resource.group_resource} {quoted(name)} is invalid: metadata.resourceVersion: {words}"
     return Refusal(422, "Invalid", message, details={**_details(resource, name), "causes": causes})
 
 
 def forbidden(resource: Resource, name: str, why: str, *, causes: Sequence[Mapping[str, str]] = ()) -> Refusal:
-    """Say that admission or authorization does not let the request through."""
+    """Return the rejection by admission or authorization."""
     subject = f"{resource.group_resource} {quoted(name)}" if name else resource.group_resource
     details = {**_details(resource, name), **({"causes": [dict(one) for one in causes]} if causes else {})}
     return Refusal(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
 
 
 def expired(message: str) -> Refusal:
-    """Say that a version is no longer kept."""
+    """Return the rejection for a version that is no longer kept."""
     return Refusal(410, "Expired", message)
 
 
 def too_large_version(wanted: int, current: int) -> Refusal:
-    """Say that a version is asked for that is not reached yet."""
+    """Return the rejection for a version that is not reached yet."""
     message = f"Too large resource version: {wanted}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return Refusal(504, "Timeout", f"Timeout: {message}", details={"causes": causes}, retry_after=1)
 
 
 def bad_request(message: str) -> Refusal:
-    """Say that the request cannot be understood."""
+    """Return the rejection for a malformed request."""
     return Refusal(400, "BadRequest", message)
 
 
 def not_allowed() -> Refusal:
-    """Say that this method is not for this path."""
+    """Return the rejection for a method that the path does not support."""
     return Refusal(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
 
 
 def internal_error(why: str) -> Refusal:
-    """Say that the server, or a webhook that it asks, is at fault."""
+    """Return the rejection for an error of the server or of a webhook."""
     message = f"Internal error occurred: {why}"
     return Refusal(500, "InternalError", message, details={"causes": [{"message": why}]})

@@ -1,4 +1,4 @@
-"""What the API server serves: each kind of object and what is special about it."""
+"""The kinds that the API server serves, and their properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Where the scale subresource of a kind reads and writes; the paths are dotted and start at the object."""
+    """The fields that the scale subresource of a kind reads and writes, as dotted paths from the object."""
 
     spec: str
     status: str
@@ -26,14 +26,14 @@ class Resource:
         group: its API group, "" for the core.
         version: the version that is served.
         namespaced: whether its objects live in namespaces.
-        custom: whether a CRD defines it: it may come and go, and its updates need a resourceVersion.
+        custom: whether a CRD defines it: it can be added and removed, and its updates need a resourceVersion.
         status: whether it has a status subresource.
         scale: its scale subresource.
-        generation: whether its objects count their generations.
-        graceful: whether a deletion gives its objects time.
+        generation: whether its objects have a generation.
+        graceful: whether a deletion gives its objects a grace period.
         returns_deleted: whether a deletion answers with the object instead of a Status.
-        unconditional_update: whether a PUT may leave the resourceVersion out.
-        create_on_update: whether a PUT makes an object that does not exist.
+        unconditional_update: whether a PUT can omit the resourceVersion.
+        create_on_update: whether a PUT creates an object that does not exist.
         short_names: what kubectl users type.
         categories: the groups of kinds that it belongs to.
         schema: the openAPIV3Schema of a CRD, for defaults and unknown fields; None keeps objects as they come.
@@ -63,12 +63,12 @@ class Resource:
 
     @property
     def group_resource(self) -> str:
-        """Name it as the server's messages do."""
+        """Return the name that the server's messages use."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def group_kind(self) -> str:
-        """Name its kind as the server's messages do."""
+        """Return the name of its kind that the server's messages use."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
@@ -78,13 +78,13 @@ class Resource:
 
     @property
     def subresources(self) -> tuple[str, ...]:
-        """List its subresources."""
+        """Return its subresources."""
         own = ("binding",) if self.plural == "pods" and not self.group else ()
         return (*own, *(("status",) if self.status else ()), *(("scale",) if self.scale else ()))
 
 
 def resource_of_definition(definition: Mapping[str, Any]) -> Resource:
-    """Describe what a CustomResourceDefinition defines, in the version that is stored."""
+    """Return the resource of a CustomResourceDefinition, in the stored version."""
     spec = definition["spec"]
     names = spec["names"]
     version = next(one for one in spec["versions"] if one["storage"])
@@ -112,7 +112,7 @@ def resource_of_definition(definition: Mapping[str, Any]) -> Resource:
     )
 
 
-#: The kinds that the operator uses, besides its own.
+#: The kinds that the operator uses, in addition to its own.
 BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(
         plural="namespaces", kind="Namespace", namespaced=False, status=True, returns_deleted=True, short_names=("ns",)

@@ -1,4 +1,4 @@
-"""What is special about a kind: what the server fills in, what a write may not touch, and what it rejects."""
+"""The rules of each kind: its defaults, the fields that a write cannot change, and what is rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfcluster.manifest.shaping import shape
 
 Object = dict[str, Any]
 
-#: What an update can never change; the server puts it back.
+#: An update cannot change these; the server restores them.
 _KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields")
 
 _POD_DEFAULTS: Final[Object] = {
@@ -35,7 +35,7 @@ _MUTABLE_IN_PODS: Final = (
 
 
 def fill_in(resource: Resource, body: Object) -> None:
-    """Fill in what the server decides at creation."""
+    """Set the fields that the server sets at creation."""
     if resource.custom and resource.status:
         body.pop("status", None)
     if resource.schema is not None:
@@ -92,7 +92,7 @@ def _fill_in_service(body: Object) -> None:
         spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("ipFamilies", ["IPv4"])
-    # Every Service with an address has this one: nothing here routes, so nothing needs them to differ.
+    # Every Service gets the same address, because this control plane does not route traffic.
     spec.setdefault("clusterIP", "10.96.0.10")
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     for port in spec.get("ports", ()):
@@ -110,7 +110,7 @@ def _fill_in_network_policy(body: Object) -> None:
 
 
 def errors_at_creation(resource: Resource, body: Object) -> Errors:
-    """List what is wrong with a new object."""
+    """Return the errors of a new object."""
     found = names.errors_of(resource, body["metadata"].get("name", ""))
     found += names.label_errors(body["metadata"].get("labels"))
     if resource.plural == "pods" and not resource.group and not body["spec"].get("containers"):
@@ -119,10 +119,10 @@ def errors_at_creation(resource: Resource, body: Object) -> Errors:
 
 
 def put_back(resource: Resource, old: Object, new: Object, subresource: str) -> Object:
-    """Put back what this write may not touch."""
+    """Restore the fields that this write cannot change."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key != "status"}
-        if not resource.custom:  # A pod's labels and annotations may be written with its status
+        if not resource.custom:  # A write of a pod's status can change its labels and annotations.
             kept["metadata"] = {**new["metadata"], "ownerReferences": old["metadata"].get("ownerReferences")}
         result = {**kept, **({"status": new["status"]} if "status" in new else {})}
     else:
@@ -163,9 +163,9 @@ def _fill_in_again(resource: Resource, old: Object, new: Object) -> None:
 
 
 def errors_in_update(resource: Resource, old: Object, new: Object) -> Errors:
-    """List what is wrong with a change of an object."""
+    """Return the errors of a change of an object."""
     before, after = old["metadata"], new["metadata"]
-    # The real server checks the metadata of custom resources twice, and says so twice.
+    # The real server validates the metadata of custom resources twice, and returns each error twice.
     times = 2 if resource.custom else 1
     found: Errors = times * [
         (f"metadata.{key}", "FieldValueInvalid", f'Invalid value: "{after.get(key, "")}": field is immutable')
@@ -227,7 +227,7 @@ _ERRORS_IN: Final = {"pods": _errors_in_pod, "configmaps": _errors_in_config_map
 
 
 def counts_a_generation(resource: Resource, old: Object, new: Object) -> bool:
-    """Return whether a change is one of what is wanted, which the generation counts."""
+    """Return whether a change increments the generation."""
     if not resource.generation:
         return False
     return any(

@@ -22,7 +22,7 @@ _ADMIN = "admin"
 class Store(Core):
     """An API server in memory.
 
-    Every method acts at once, returns private copies, and raises Refusal where the API server would reject.
+    Every method acts immediately, returns private copies, and raises an exception if the API server would reject.
 
     Args:
         wall: returns the time in seconds since the epoch, for timestamps; waiting is asyncio's.
@@ -46,11 +46,11 @@ class Store(Core):
 
     @property
     def subscribers(self) -> list[Callable[[Change], None]]:
-        """Called at every write; a subscriber takes note and writes later, never at once."""
+        """The callbacks of every write; a callback must not write itself, only schedule a write for later."""
         return self.state.subscribers
 
     def compact(self, revision: int) -> None:
-        """Forget the state before a revision: a watch or a page from before it gets 410."""
+        """Drop the state before a revision: a watch or a page from before it gets 410."""
         for storage in self.state.storages.values():
             storage.trim(min(revision, self.state.revision))
 
@@ -118,7 +118,7 @@ class Store(Core):
         propagation: str = "Background",
         user: str = _ADMIN,
     ) -> Object | None:
-        """Delete an object, or begin to: return it as it is now, None if it was removed."""
+        """Delete an object, or mark it: return its new state, None if it was removed."""
         storage = self.state.demand(plural)
         options = DeleteOptions(uid=uid, grace=grace, propagation=propagation)
         version, removed = delete(self, storage, storage.demand(namespace, name), options, Actor(user, user))
@@ -134,5 +134,5 @@ class Store(Core):
         return serving.serve(self, request)
 
     def collect_garbage(self, *, delay: float = 0.05) -> Coroutine[Any, Any, None]:
-        """Return the garbage collector, to be run as a task: it deletes what has lost its owners after a delay."""
+        """Return the garbage collector, to run as a task: it deletes objects without owners after a delay."""
         return garbage.collect(self, delay=delay)

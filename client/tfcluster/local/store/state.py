@@ -31,12 +31,12 @@ def encode(body: Any) -> bytes:
 
 
 def private_copy(body: Any) -> Any:
-    """Copy what is JSON; what is not is rejected with a TypeError or ValueError."""
+    """Copy a JSON value; other values are rejected with a TypeError or ValueError."""
     return json.loads(_encode(body))
 
 
 class Change(NamedTuple):
-    """One write, for those who look on: ``type`` is ADDED, MODIFIED or DELETED, ``resource`` the plural."""
+    """One write, for subscribers: ``type`` is ADDED, MODIFIED or DELETED, ``resource`` the plural."""
 
     revision: int
     type: str
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 class Version:
-    """One state of one object, encoded once for all who ask."""
+    """One state of one object, encoded once for all readers."""
 
     __slots__ = ("_encoded", "body", "key")
 
@@ -93,23 +93,23 @@ class Entry:
         if kind != "DELETED" or self.before is None:
             return watch_line(kind, self.after.encoded)
         if self._left is None:
-            # Who loses an object from a selector is told its state before, with the version of the change.
+            # A watch whose selector no longer matches gets the previous state, with the version of the change.
             metadata = {**self.before.body["metadata"], "resourceVersion": str(self.revision)}
             self._left = watch_line(kind, encode({**self.before.body, "metadata": metadata}))
         return self._left
 
 
 def watch_line(kind: str, encoded: bytes) -> bytes:
-    """Make one line of a watch."""
+    """Build one line of a watch."""
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), encoded)
 
 
 class Storage:
-    """The objects of one kind, and what happened to them.
+    """The objects of one kind, and the log of their changes.
 
     Args:
         resource: the kind.
-        floor: the revision from which on its changes are known.
+        floor: the oldest revision whose changes are kept.
     """
 
     def __init__(self, resource: Resource, floor: int) -> None:
@@ -118,23 +118,23 @@ class Storage:
         self.log: list[Entry] = []
         #: A watch from before this revision is rejected.
         self.floor = floor
-        #: The newest change that the log has lost.
+        #: The newest change that was trimmed from the log.
         self.trimmed = 0
-        #: Called after every change, and when the storage ends. In the order in which they came: a set's order differs
-        #: from run to run.
+        #: Called after every change, and when the storage ends. A dict keeps the order of insertion; that of a set
+        #: differs from run to run.
         self.wakers: dict[Callable[[], None], None] = {}
         #: Set when the kind is no longer served.
         self.ended = False
-        #: What every encoded object begins with, and what a list's item of a built-in kind leaves out.
+        #: The beginning of every encoded object, which a list of a built-in kind omits from its items.
         self.prefix = b'{"kind":"%s","apiVersion":"%s",' % (resource.kind.encode(), resource.api_version.encode())
 
     def find(self, namespace: str, name: str) -> Version | None:
-        """Find an object by namespace ("" for what lives in none) and name."""
+        """Find an object by namespace ("" for cluster-scoped kinds) and name."""
         names = self.objects.get(namespace)
         return names.get(name) if names is not None else None
 
     def demand(self, namespace: str, name: str) -> Version:
-        """Find an object; raises Refusal 404 where there is none."""
+        """Find an object; raises 404 if it does not exist."""
         found = self.find(namespace, name)
         if found is None:
             raise refusals.not_found(self.resource, name)
@@ -146,7 +146,7 @@ class Storage:
         return sorted((one for names in spaces for one in names.values()), key=attrgetter("key"))
 
     def every_at(self, revision: int, namespace: str | None) -> list[Version]:
-        """List the objects as they were at a revision that is still kept."""
+        """Return the objects at a revision that is still kept."""
         found = {one.key: one for one in self.every(namespace)}
         for entry in reversed(self.since(revision)):
             if namespace is not None and entry.after.body["metadata"].get("namespace", "") != namespace:
@@ -165,7 +165,7 @@ class Storage:
         return log[bisect_right(log, revision, key=_revision_of) :]
 
     def take(self, entry: Entry) -> None:
-        """Take in a change and wake who waits for it."""
+        """Record a change and wake the waiting watches."""
         metadata = entry.after.body["metadata"]
         namespace = metadata.get("namespace", "")
         if entry.type == "DELETED":
@@ -176,12 +176,12 @@ class Storage:
         self.wake()
 
     def wake(self) -> None:
-        """Wake who waits for a change."""
+        """Wake the waiting watches."""
         for waker in tuple(self.wakers):
             waker()
 
     def trim(self, revision: int) -> None:
-        """Forget the changes up to a revision."""
+        """Drop the changes up to a revision."""
         kept = self.since(revision)
         if len(kept) < len(self.log):
             self.trimmed = self.log[len(self.log) - len(kept) - 1].revision
@@ -190,7 +190,7 @@ class Storage:
 
 
 class State:
-    """Every storage, and the one revision that all writes count up."""
+    """All storages, and the one revision that all writes increment."""
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
@@ -199,19 +199,19 @@ class State:
         self._uids = 0
 
     def new_uid(self) -> str:
-        """Count a UID."""
+        """Return a new UID, which is a counter."""
         self._uids += 1
         return f"00000000-0000-4000-8000-{self._uids:012x}"
 
     def demand(self, plural: str) -> Storage:
-        """Find the storage of a kind; raises Refusal 404 where it is not served."""
+        """Find the storage of a kind; raises 404 if it is not served."""
         found = self.storages.get(plural)
         if found is None:
             raise refusals.NotServed
         return found
 
     def commit(self, storage: Storage, kind: str, body: Object, before: Version | None) -> Version:
-        """Write: count the revision, store, tell."""
+        """Write: increment the revision, store, notify."""
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)
         version = Version(body)
@@ -222,7 +222,7 @@ class State:
         return version
 
     def in_namespace(self, namespace: str) -> Iterator[tuple[Storage, Version]]:
-        """Return all that lives in a namespace."""
+        """Return all objects in a namespace."""
         for storage in tuple(self.storages.values()):
             if storage.resource.namespaced:
                 for version in storage.every(namespace):

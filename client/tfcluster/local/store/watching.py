@@ -11,11 +11,11 @@ from tfcluster.local.store.reading import PARTIAL, encode_partial, read_version
 from tfcluster.local.store.selectors import selector_of
 from tfcluster.local.store.state import Entry, State, Storage, Version, encode, watch_line
 
-#: How often a watch that asks for bookmarks gets one, in seconds.
+#: The interval of bookmarks for a watch that requests them, in seconds.
 BOOKMARK_EVERY: Final = 60.0
-#: How long before its end a watch gets a last bookmark, in seconds.
+#: The time of the last bookmark before a watch ends, in seconds.
 _BEFORE_END: Final = 2.0
-#: How long a watch lasts that names no timeoutSeconds.
+#: The duration of a watch without timeoutSeconds.
 _LONGEST: Final = 3600.0
 
 
@@ -23,14 +23,14 @@ class Watch:
     """One open watch.
 
     Args:
-        state: what there is.
+        state: the objects.
         storage: the kind.
         namespace: the namespace, or None for all.
         params: the query.
         accept: the Accept header.
 
     Raises:
-        Refusal: 400, the query cannot be read.
+        Refusal: 400, the query is invalid.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Watch:
         self._woken.set()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Return the lines as they come about, those of one moment together."""
+        """Return the lines as they arrive, those of one moment together."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._lasts
         self._storage.wakers[self._woken.set] = None

@@ -1,6 +1,6 @@
-"""``python -m bench``: how fast the operator is, beside a bare client, on a control plane of this machine.
+"""``python -m bench``: how fast the operator is, beside a baseline client, on a control plane of this machine.
 
-It measures and tells; the exit status is 1 only where a measurement failed, whatever the figures are.
+It measures and prints; the exit status is 1 only if a measurement failed, whatever the figures are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Keep = Callable[[book.Result], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what the command line asks for, and tell the figures."""
+    """Run the measurements that the command line selects, and print the figures."""
     options = parse(arguments)
     if options.list:
         for each in ALL:
@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def chosen(only: Sequence[str]) -> list[Measurement]:
-    """Give the measurements of these names, or all that run unasked."""
+    """Return the measurements of these names, or the default ones."""
     return [each for each in ALL if (each.name in only if only else not each.by_name_only)]
 
 
@@ -86,14 +86,14 @@ def _at_least_one(text: str) -> int:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """End as at an interruption: whatever was started is ended, and nothing interrupts that."""
+    """Exit as after an interruption: everything that was started is ended, and further signals are ignored."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _run(measurements: Sequence[Measurement], options: argparse.Namespace) -> list[str]:
-    """Measure all; give the names of those that failed."""
+    """Run all measurements; return the names of those that failed."""
     about = book.here()
     results: list[book.Result] = []
     failed: list[str] = []
@@ -126,7 +126,7 @@ def _run(measurements: Sequence[Measurement], options: argparse.Namespace) -> li
 
 
 def _batch(batch: Sequence[Measurement], options: argparse.Namespace, done: list[Measurement], keep: Keep) -> None:
-    """Measure what shares a world, one after the other."""
+    """Run the measurements that share a world, one after another."""
     first = batch[0]
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         if first.where is Where.CLUSTER:

@@ -1,4 +1,4 @@
-"""Where something is measured: a namespace, its observer, and an administrator to clear up between runs."""
+"""The place of a measurement: a namespace, its observer, and an administrator to clean up between runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.objects import CONFIG_MAPS, MERGE, NETWORK_POLICIES, PODS, TF
 BARE_TFCLUSTERS = Kind(f"{BARE_GROUP}/v1alpha1", "tfclusters")
 JSON = "application/json"
 _OWNERS = itertools.count()
-#: Kubernetes itself makes this ConfigMap in each namespace, again and again.
+#: Kubernetes creates this ConfigMap in each namespace, and re-creates it.
 _ROOTS = "kube-root-ca.crt"
 
 
@@ -47,7 +47,7 @@ class Arena:
         return following(self.admin, [url], Register(fulfil))
 
     def reported_ready(self, tasks: int) -> AbstractAsyncContextManager[Register]:
-        """Watch which TFClusters tell in their status that so many tasks are ready."""
+        """Watch which TFClusters report at least this number of ready tasks in their status."""
 
         def tells(cluster: Seen) -> bool:
             return cluster.ready_tasks >= tasks
@@ -56,7 +56,7 @@ class Arena:
         return following(self.admin, [url], Register(tells))
 
     async def new_owner(self) -> Object:
-        """Make a ConfigMap that can own the bare client's objects; its coming is not counted later."""
+        """Create a ConfigMap that can own the baseline client's objects; its creation is not counted later."""
         seen = self.observer.reached(added=1)
         body = {"metadata": {"name": f"owner-{next(_OWNERS)}"}}
         owner = await self.send("POST", CONFIG_MAPS.path(self.namespace), body, content=JSON)
@@ -77,13 +77,13 @@ class Arena:
             return await answer.json()
 
     async def find(self, path: str, *, method: str = "GET") -> Any:
-        """Read, or DELETE, an object that may not be there; give the answer, None where it is not."""
+        """Read or DELETE an object; return the answer, or None if the object does not exist."""
         async with self.admin.request(method, self.server + path) as answer:
             assert answer.status in {200, 202, 404}, f"{method} {path}: {await answer.text()}"
             return None if answer.status == 404 else await answer.json()
 
     async def send_all(self, requests: Iterable[tuple[str, str, Any]], *, concurrency: int = 32) -> None:
-        """Send requests as the administrator, so many at once."""
+        """Send requests as the administrator, ``concurrency`` at a time."""
         todo = iter(requests)
 
         async def work() -> None:
@@ -111,7 +111,7 @@ class Arena:
         await asyncio.to_thread(self.world.settle)
 
     async def count(self, *, owned: bool = False, at_most: int = 0) -> int:
-        """Count the objects of the kinds that TFClusters are made of."""
+        """Count the objects of the kinds that the operator creates."""
         urls = [f"{self.server}{of_kind.format(self.namespace)}?limit={at_most}" for of_kind in LISTS]
         lists = [await self._list(url) for url in urls]
         about = [item["metadata"] for found in lists for item in found["items"]]
@@ -129,7 +129,7 @@ class Arena:
 
 @asynccontextmanager
 async def opened(world: World, name: str) -> AsyncIterator[Arena]:
-    """Make a namespace and watch it."""
+    """Create a namespace and watch it."""
     admin, server = session(world.plane.kubeconfig, connections=0)
     namespace = world.new_namespace(name)
     lists = [server + of_kind.format(namespace) for of_kind in LISTS]
@@ -144,7 +144,7 @@ async def declare(arena: Arena, shape: Shape) -> None:
 
 
 async def settled(arena: Arena, shape: Shape) -> None:
-    """Return when every TFCluster's status tells that all its pods exist."""
+    """Return when the status of every TFCluster says that all its pods exist."""
     while True:
         clusters = (await arena.send("GET", TFCLUSTERS.path(arena.namespace)))["items"]
         created = sum(
@@ -172,6 +172,6 @@ async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
         await arena.world.quiet(namespace=arena.namespace)
         await asyncio.to_thread(operator.stop)
     finally:
-        operator.kill()  # it may still be starting: without the proxy it would not become ready
+        operator.kill()  # it can still be starting: without the proxy it would not become ready
         proxy.close()
     return proxy.posted

@@ -1,4 +1,4 @@
-"""The yardstick: a bare client that sends the very same bodies, and does nothing else.
+"""The yardstick: a baseline client that sends the very same bodies, and does nothing else.
 
 The bodies are those that the operator sent, recorded on the way.  Only what would make the operator or the garbage
 collector meddle is changed, and keeps its size: the API group in labels and annotations, and the owner, which is a
@@ -23,7 +23,7 @@ import uvloop
 from bench.http import session
 
 OUR_GROUP: Final = "tfcluster.dev"
-#: As long, and known to nobody but a copy of the definition.
+#: As long, and used only for a copy of the CRD.
 BARE_GROUP: Final = "tfbaselin.dev"
 CHILDREN: Final = ("services", "networkpolicies", "configmaps", "pods")
 
@@ -42,15 +42,15 @@ Posted = Sequence[tuple[str, bytes]]
 
 
 def children_of(posted: Posted) -> list[tuple[str, bytes]]:
-    """Give of the operator's recorded POSTs those that made objects of a TFCluster; events are none."""
+    """Return the operator's recorded POSTs of a TFCluster's objects, without events."""
     return [(path, body) for path, body in posted if path.rpartition("/")[2] in CHILDREN]
 
 
 def bare_requests(posted: Posted, *, owner: dict[str, Any], namespace: str = "", suffix: str = "") -> list[Request]:
-    """Turn the operator's recorded requests into those of the bare client.
+    """Turn the operator's recorded requests into those of the baseline client.
 
     Returns:
-        What everything else needs first, the pods last.
+        The requests in order of dependency, the pods last.
     """
     reference = {
         "apiVersion": "v1",
@@ -76,7 +76,7 @@ def bare_requests(posted: Posted, *, owner: dict[str, Any], namespace: str = "",
 
 
 def bare_declarations(manifests: Sequence[dict[str, Any]]) -> list[Request]:
-    """Turn TFClusters into objects of the copy of their definition, which no operator watches."""
+    """Turn TFClusters into objects of the copied CRD, which no operator watches."""
     made = []
     for manifest in manifests:
         path = f"/apis/{BARE_GROUP}/v1alpha1/namespaces/{manifest['metadata']['namespace']}/tfclusters"
@@ -97,7 +97,7 @@ class BareClient:
         return self._process.pid
 
     async def load(self, requests: Sequence[Request], *, concurrency: int) -> None:
-        """Give it what to send next; it reads all of it and opens its connections."""
+        """Set the next requests; the process reads all of them and opens its connections."""
         path = self._directory / f"requests-{next(self._files)}.json"
         path.write_text(json.dumps([asdict(request) for request in requests]), encoding="utf-8")
         await self._ask({"requests": str(path), "concurrency": concurrency})
@@ -112,12 +112,12 @@ class BareClient:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(words).encode() + b"\n")
         answer = await self._process.stdout.readline()
-        assert answer == b"done\n", f"the bare client failed: {answer!r}"
+        assert answer == b"done\n", f"the baseline client failed: {answer!r}"
 
 
 @asynccontextmanager
 async def bare_client(kubeconfig: Path, directory: Path) -> AsyncIterator[BareClient]:
-    """Run the bare client for the length of a ``with`` block."""
+    """Run the baseline client for the length of a ``with`` block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -129,7 +129,7 @@ async def bare_client(kubeconfig: Path, directory: Path) -> AsyncIterator[BareCl
     try:
         yield BareClient(process, directory)
     finally:
-        # NB: the end of its input ends it also where this process is killed.
+        # The process also ends when its input is closed because this process was killed.
         process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         await process.wait()
 

@@ -21,7 +21,7 @@ BOOK: Final = ROOT / "bench" / "figures.json"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """When, where and of which source something was measured."""
+    """The date, machine and commit of a measurement."""
 
     date: str
     machine: str
@@ -30,10 +30,10 @@ class Provenance:
 
 @dataclass(slots=True)
 class Result:
-    """What one measurement gave.
+    """The result of one measurement.
 
-    ``series`` has one reading a run, by quantity; the n-th readings of what begins with "ours" and "bare" are of the
-    n-th pair.  ``facts`` are single numbers and words.
+    ``series`` has one reading a run, by quantity; the n-th readings of the series that begin with "ours" and "bare" are
+    of the n-th pair. ``facts`` are single numbers and words.
     """
 
     name: str
@@ -62,12 +62,12 @@ def load(path: Path = BOOK) -> dict[str, Result]:
 
 
 def merged(book: Book, results: Iterable[Result]) -> dict[str, Result]:
-    """Give a book in which some results are replaced, or new."""
+    """Return a book with new or replaced results."""
     return {**book, **{result.name: result for result in results}}
 
 
 def dump(book: Book) -> str:
-    """Write a book as JSON, a series a line, in the order of the names: a diff shows what was measured again."""
+    """Write a book as JSON, a series a line, sorted by name, so that a diff shows which measurements were repeated."""
     entries = {name: _entry(book[name]) for name in sorted(book)}
     text = json.dumps(entries, indent=1, ensure_ascii=False)
     return re.sub(r"\[[-+.\de,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"

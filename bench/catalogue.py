@@ -1,4 +1,4 @@
-"""Every measurement by name: what it is, where it runs, how often, and which goals it serves."""
+"""Every measurement by name: its description, environment, number of runs, and goals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.stage import Stage
 
 
 class Where(Enum):
-    """What a measurement runs on, which is raised for it; the value says it in words."""
+    """The environment that is started for a measurement; the value describes it."""
 
     PLANE = "a control plane without nodes"
     NODES = "a control plane with simulated nodes"
@@ -57,7 +57,7 @@ def _readiness(shape: Shape) -> Measurement:
     async def measure(stage: Stage, name: str, runs: int) -> Result:
         return await readiness.readiness(stage, name, shape, runs)
 
-    goals = (rate(0.9), never_more("slowest TFCluster, in times of the median one", "slowest", 2))
+    goals = (rate(0.9), never_more("slowest TFCluster, relative to the median", "slowest", 2))
     summary = f"{shape}: from the first POST until all pods are Ready"
     return Measurement(f"ready-{shape}", summary, Where.NODES, _LARGE, measure, goals, nodes=170)
 
@@ -67,7 +67,7 @@ def _tfjob(shape: Shape) -> Measurement:
         return await tfjob.against_tfjob(stage, name, replace(shape, scheduled=False), runs)
 
     summary = f"{shape}: the operator beside TFJob, with its default and with tuned settings"
-    goals = (Goal("time, in times of the tuned TFJob's", "ours_s", 1, over="tuned_s"),)
+    goals = (Goal("time relative to the tuned TFJob", "ours_s", 1, over="tuned_s"),)
     return Measurement(f"tfjob-{shape}", summary, Where.PLANE, _LARGE, measure, goals, by_name_only=True)
 
 
@@ -84,19 +84,19 @@ ALL: Final = (
     _readiness(Shape(1000, 10)),
     Measurement(
         "pass-5000",
-        "a pass over 5,000 running tasks",
+        "a reconcile of 5,000 running tasks",
         Where.NODES,
         _LARGE,
         passes.a_pass,
         (
-            at_most("processor time of a pass", "cpu_ms", 100, "ms"),
+            at_most("processor time of a reconcile", "cpu_ms", 100, "ms"),
             never_more("longest wait of /healthz, asked every 5 ms", "blocked_ms", 50, "ms"),
         ),
         nodes=90,
     ),
     Measurement(
         "told-200",
-        "from an edit until 200 running pods are told of their new view",
+        "from an edit until 200 running pods are notified of their new view",
         Where.NODES,
         _SMALL,
         telling.telling,
@@ -117,7 +117,7 @@ ALL: Final = (
     ),
     Measurement(
         "events-10000",
-        "an event of each pod that changes nothing",
+        "an event of each pod that does not change its state",
         Where.CROWD,
         _LARGE,
         steady.events,
@@ -130,8 +130,8 @@ ALL: Final = (
         _LARGE,
         starts.start,
         (
-            at_most("until the first pass", "first_s", 5, "s"),
-            at_most("until every TFCluster had a pass", "steady_s", 10, "s"),
+            at_most("until the first reconcile", "first_s", 5, "s"),
+            at_most("until every TFCluster was reconciled", "steady_s", 10, "s"),
             _NO_WRITES,
         ),
     ),
@@ -172,7 +172,7 @@ ALL: Final = (
     ),
     *(_tfjob(shape) for shape in (Shape(1, 100), Shape(1, 300), Shape(100, 2))),
 )
-#: Nodes of the crowd, and of the pods that the bare client makes beside it.
+#: The nodes of the crowd, and those for the pods of the baseline client.
 CROWD_NODES: Final = 210
 
 BY_NAME: Final = {measurement.name: measurement for measurement in ALL}

@@ -1,4 +1,4 @@
-"""Processor time: of other processes, in nanoseconds rather than in ticks of 10 ms, and what nobody uses."""
+"""Processor time: of other processes, in nanoseconds rather than in ticks of 10 ms, and the machine's idle time."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Measure the processor time that processes have used so far, user and system, all threads."""
-    # NB: Linux spells the clock of a process so: its number inverted, then three bits: all threads, time scheduled.
+    """Return the processor time that processes have used so far, user and system, all threads."""
+    # The clock of a process, as Linux encodes it: its number inverted, then three bits: all threads, time scheduled.
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 
 
 class Idleness:
-    """Measures from its making on how much of the machine's processor time nobody uses."""
+    """Measures the machine's idle processor time since its creation."""
 
     def __init__(self) -> None:
         self._began, self._idle = time.perf_counter(), _idle_seconds()
 
     def share(self) -> float:
-        """Give that part of the time until now, from 0 to 1: where it is near 0, the machine was all that was slow."""
+        """Return the idle share until now, from 0 to 1: near 0, the machine was saturated."""
         took = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
         return min(1.0, max(0.0, (_idle_seconds() - self._idle) / took))
 
 
 def _idle_seconds() -> float:
-    # NB: the fourth is idle, the fifth waits for a disk; ticks of 10 ms are fine enough for a whole run.
+    # The fourth field is idle time, the fifth is waiting for a disk; ticks of 10 ms are fine enough for a whole run.
     fields = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=6)
     return (int(fields[4]) + int(fields[5])) / _TICKS

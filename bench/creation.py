@@ -1,4 +1,4 @@
-"""Creation: the operator from the TFClusters' POSTs until all objects exist, and the bare client, in pairs."""
+"""Creation: the operator from the TFClusters' POSTs until all objects exist, and the baseline client, in pairs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MEBIBYTE = 2**20
 
 
 async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
-    """Measure how long a shape takes to come into being.
+    """Measure the time until all objects of a shape exist.
 
     Returns:
-        The series of the pairs; ``watched_s`` and the like are of the bare client with an onlooker beside it;
+        The series of the pairs; ``watched_s`` and the like are of the baseline client with an onlooker beside it;
         ``calls_beyond`` are the operator's calls beyond one for each object, a cluster; ``peak_mib`` is the peak of its
         resident memory.
     """
@@ -38,7 +38,7 @@ async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
         yardstick = _Yardstick(arena, bare, posted, shape)
         concurrency = await best_concurrency(yardstick.seconds_with)
         result.facts |= {"tasks": shape.total_tasks, "objects": objects, "concurrency": concurrency}
-        await _ours(arena, shape, objects, Result(""))  # a fresh operator's first run does not count
+        await _ours(arena, shape, objects, Result(""))  # the first run of a fresh operator does not count
         await take_pairs(
             result,
             lambda: _ours(arena, shape, objects, result),
@@ -50,7 +50,7 @@ async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
 
 
 class _Yardstick:
-    """The bare client's side; where there are several TFClusters it declares them as their users do."""
+    """The baseline client's side; with several TFClusters it also POSTs them, as their users do."""
 
     def __init__(self, arena: Arena, bare: BareClient, posted: Posted, shape: Shape) -> None:
         self._arena, self._bare, self._posted = arena, bare, posted
@@ -60,12 +60,12 @@ class _Yardstick:
         return (await self.run(concurrency)).seconds
 
     async def run_watched(self, concurrency: int) -> Run:
-        """Do the same while a controller that decides nothing watches what comes."""
+        """Do the same while a controller that only watches runs beside it."""
         async with onlooker(self._arena.world.bare_kubeconfig, self._arena.namespace) as pid:
             return await self.run(concurrency, pid)
 
     async def run(self, concurrency: int, *beside: int) -> Run:
-        """Make the objects; the processor time is that of the bare client and of the processes beside it."""
+        """Create the objects; the processor time is that of the baseline client and of the processes beside it."""
         arena, pids = self._arena, [self._bare.pid, *beside]
         requests = bare_requests(self._posted, owner=await arena.new_owner())
         await self._bare.load([*self._declarations, *requests], concurrency=concurrency)
@@ -80,7 +80,7 @@ class _Yardstick:
 
 
 async def _ours(arena: Arena, shape: Shape, objects: int, result: Result) -> Run:
-    """One run of the operator; its processor time, calls and memory go on until its statuses are written."""
+    """One run of the operator; its processor time, calls and memory are counted until its statuses are written."""
     world = arena.world
     position = await asyncio.to_thread(world.audit.position)
     world.operator.forget_peak()
@@ -94,7 +94,7 @@ async def _ours(arena: Arena, shape: Shape, objects: int, result: Result) -> Run
     run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server, idle)
     await world.quiet()
     answered = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
-    calls = [call for call in answered if call.verb != "watch"]  # one that ended meanwhile is opened again
+    calls = [call for call in answered if call.verb != "watch"]  # a watch that ended in the meantime is opened again
     result.add(
         declared_s=declared,
         calls=len(calls),

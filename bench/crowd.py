@@ -17,7 +17,7 @@ SHAPE = Shape(1000, 10)
 
 @dataclass(frozen=True)
 class Crowd:
-    """The arena, and who of its pods are Ready; the operator runs."""
+    """The arena, and its Ready pods; the operator runs."""
 
     arena: Arena
     shape: Shape
@@ -26,10 +26,10 @@ class Crowd:
     """The TFClusters whose status tells that all their tasks are ready."""
 
     async def at_rest(self) -> None:
-        """Return when all is ready and told, and the operator has nothing left to write."""
+        """Return when all tasks are ready and reported, and the operator does not write any longer."""
         await self._all_ready()
         await self.arena.world.quiet()
-        # NB: a watch that lags may have shown pods that were gone already.
+        # A delayed watch can have shown pods that were already deleted.
         await self._all_ready()
 
     async def _all_ready(self) -> None:
@@ -38,7 +38,7 @@ class Crowd:
 
 
 async def crowd(stage: Stage) -> Crowd:
-    """Give the crowd of a stage, at rest; the first who asks has it made, and the operator runs afterwards."""
+    """Return the crowd of a stage, at rest; the first call creates it, and the operator runs afterwards."""
     found: Crowd | None = stage.shared.get("crowd")
     if found is None:
         found = stage.shared["crowd"] = await _gather(stage)
@@ -60,6 +60,6 @@ async def _gather(stage: Stage) -> Crowd:
 
 
 def passes_made(operator: OperatorProcess) -> float:
-    """Read from the operator's metrics how many passes it has made since its start."""
+    """Return the number of reconciles since the operator's start, from its metrics."""
     text, _ = operator.scrape()
     return sum(Scrape(text).not_zero("tfcluster_passes_total").values())

@@ -1,4 +1,4 @@
-"""The goals: which figure of which measurement must keep which limit, and how that is judged."""
+"""The goals: the limits on the figures of each measurement, and how they are judged."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Goal:
     of: Literal["median", "every run"] = "median"
 
     def readings(self, result: Result) -> list[float]:
-        """Give what is judged, one reading a run; none where it was not measured."""
+        """Return the readings to judge, one a run; empty if it was not measured."""
         if self.series not in result.series or (self.over and self.over not in result.series):
             return []
         return result.ratios(self.series, self.over) if self.over else result.series[self.series]
 
     def judge(self, result: Result) -> Verdict:
-        """Say whether a result keeps the limit."""
+        """Judge whether a result keeps the limit."""
         judge = judge_median if self.of == "median" else judge_every
         return judge(self.readings(result), self.limit, at_least=self.at_least)
 
     def interval(self, result: Result) -> tuple[float, float] | None:
-        """Give what the verdict rests on: the interval of the median, or the least and the greatest reading."""
+        """Return the basis of the verdict: the interval of the median, or the least and the greatest reading."""
         readings = self.readings(result)
         if self.of == "median":
             return median_interval(readings)
@@ -45,20 +45,20 @@ class Goal:
 
 
 def ratio(limit: float) -> Goal:
-    """The operator may take so many times as long as the bare client."""
-    return Goal("time, in times of the bare client's", "ours_s", limit, over="bare_s")
+    """The operator's time must be at most ``limit`` times that of the baseline client."""
+    return Goal("time relative to the baseline client", "ours_s", limit, over="bare_s")
 
 
 def rate(limit: float) -> Goal:
-    """The operator must be so many times as fast as the bare client."""
-    return Goal("rate, in times of the bare client's", "bare_s", limit, over="ours_s", at_least=True)
+    """The operator's rate must be at least ``limit`` times that of the baseline client."""
+    return Goal("rate relative to the baseline client", "bare_s", limit, over="ours_s", at_least=True)
 
 
 def never_more(says: str, series: str, limit: float, unit: str = "") -> Goal:
-    """No run may show more."""
+    """Every run must keep the limit."""
     return Goal(says, series, limit, unit, of="every run")
 
 
 def at_most(says: str, series: str, limit: float, unit: str) -> Goal:
-    """The median may be no more."""
+    """The median must keep the limit."""
     return Goal(says, series, limit, unit)

@@ -1,4 +1,4 @@
-"""What a sample proves: the median with an interval that holds for any distribution, and the verdict on a goal.
+"""Statistics of a sample: the median with an interval that holds for any distribution, and the verdict on a goal.
 
 The interval lies between two order statistics.  How many of n independent readings fall below the true median is
 binomial with p = 1/2 whatever the readings are of, so the k-th smallest and the k-th largest enclose it with a
@@ -30,7 +30,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _rank(count: int) -> int:
-    """Give the largest k for which at most 2.5 % of all samples have fewer than k values below the median; or 0."""
+    """Return the largest k such that at most 2.5 % of samples have fewer than k values below the median; or 0."""
     most = (1 - CONFIDENCE) / 2 * 2**count
     below = rank = 0
     while (below := below + comb(count, rank)) <= most:
@@ -39,7 +39,7 @@ def _rank(count: int) -> int:
 
 
 def judge_median(values: Sequence[float], limit: float, *, at_least: bool = False) -> Verdict:
-    """Say whether the median keeps a limit."""
+    """Judge whether the median keeps a limit."""
     interval = median_interval(values)
     if interval is None:
         return "not proven"
@@ -52,7 +52,7 @@ def judge_median(values: Sequence[float], limit: float, *, at_least: bool = Fals
 
 
 def judge_every(values: Sequence[float], limit: float, *, at_least: bool = False) -> Verdict:
-    """Say whether each single reading keeps a limit; one that does not is enough to miss it."""
+    """Judge whether every reading keeps a limit."""
     if not values:
         return "not proven"
     return "met" if all((value >= limit) if at_least else (value <= limit) for value in values) else "missed"

@@ -19,7 +19,7 @@ SHAPE = Shape(1, 300, scheduled=False)
 
 
 async def life(stage: Stage, name: str, pairs: int) -> Result:
-    """Measure suspending against a bare client that deletes as many pods, and deleting.
+    """Measure suspending against a baseline client that deletes the same number of pods, and deleting.
 
     Returns:
         The series of the pairs (until no pod is left), ``calls`` of a suspension, and ``delete_s``: from the DELETE of

@@ -1,4 +1,4 @@
-"""A tenth of a crowd's pods, drawn by chance, is deleted at once: how soon they are replaced, and told of."""
+"""A tenth of a crowd's pods, drawn by chance, is deleted: the time until they are replaced and reported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BY_FORCE = "?gracePeriodSeconds=0"
 async def losses(stage: Stage, name: str, pairs: int) -> Result:
     """Measure how long the operator takes to replace 1,000 of 10,000 pods.
 
-    The clock starts with the first DELETE and ends when the last new pod was seen.  The bare client need not notice
-    anything: it begins to POST as many pods at once, while as many other pods of its own are deleted in the same way.
-    They belong to as many Services as the crowd has, by chance, as those that are lost do, so that scheduler and
-    controller of endpoints have as much to do for them.
+    The clock starts with the first DELETE and ends when the last new pod was seen. The baseline client does not have to
+    notice the losses: it begins to POST the same number of pods when the same number of its own pods is deleted. They
+    are spread by chance over the same number of Services as the lost pods, so that scheduler and endpoint controller
+    have the same work.
 
     Returns:
-        The series of the pairs, and ``behind_s``: from the moment at which the last new pod was Ready until the last
-        status that was written.
+        The series of the pairs, and ``behind_s``: from the time when the last new pod was Ready until the last write
+        of a status.
     """
     all_of_them = await crowd(stage)
     world = stage.world
@@ -58,7 +58,7 @@ def _victims(all_of_them: Crowd) -> list[str]:
 
 
 async def _recorded_like(stage: Stage, shape: Shape) -> tuple[Posted, tuple[str, bytes]]:
-    """Record as many pods as are lost, those of a tenth as many TFClusters; and one of their Services."""
+    """Record the same number of pods as are lost, of a tenth of the TFClusters; and one of their Services."""
     tenth = Shape(-(-shape.clusters // 10), shape.tasks)
     async with opened(stage.world, "recorded") as arena:
         posted = await recorded(arena, tenth)
@@ -92,7 +92,7 @@ async def _delete(arena: Arena, names: list[str]) -> None:
 
 
 class _Yardstick:
-    """The bare client's side: its pods of the last run are deleted while it POSTs those of the next."""
+    """The baseline client's side: its pods of the last run are deleted while it POSTs those of the next."""
 
     def __init__(self, arena: Arena, bare: BareClient, pods: Posted, clusters: int) -> None:
         self._arena, self._bare, self._pods, self._clusters = arena, bare, pods, clusters
@@ -100,7 +100,7 @@ class _Yardstick:
         self._names: list[str] = []
 
     async def make_services(self, like: tuple[str, bytes]) -> None:
-        """Make the Service of each TFCluster, which stays."""
+        """Create the Service of each TFCluster, which is kept."""
         path, body = like
         name = json.loads(body)["metadata"]["name"]
         each = [(path, body.replace(name.encode(), cluster_name(number).encode())) for number in range(self._clusters)]
@@ -108,7 +108,7 @@ class _Yardstick:
         await self._make(bare_requests(each, owner=owner, namespace=self._arena.namespace), 16)
 
     async def post(self, concurrency: int) -> None:
-        """Make the first pods."""
+        """Create the first pods."""
         requests, self._names = await self._next()
         await self._make(requests, concurrency)
 
@@ -144,7 +144,7 @@ class _Yardstick:
         return requests, [json.loads(request.body)["metadata"]["name"] for request in requests]
 
     def _drawn(self) -> Posted:
-        """Give the pods to TFClusters drawn by chance."""
+        """Assign the pods to TFClusters drawn by chance."""
         drawn = []
         for path, body in self._pods:
             manifest = json.loads(body)

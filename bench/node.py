@@ -1,8 +1,8 @@
 """Measures delivery on a real node: from the edit's write until 30 running pods can read their new view.
 
-Each pod watches its mounted directory and prints the epoch and the time at which it could read it; pods and benchmark
-share one clock, for it is one machine.  The same change by hand (one patch of the ConfigMap, then one of each pod) is
-the yardstick.
+Each pod watches its mounted directory and prints the epoch and the time when it could read it; pods and benchmark
+share one clock, because they run on one machine. The yardstick is the same change by hand (one patch of the
+ConfigMap, then one of each pod).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _OPERATOR_NAMESPACE = "tfcluster-system"
 
 #: The kubelet renames the link ..data (IN_MOVED_TO) when it has written a new version: 60 programs that wait for that
-#: cost the machine nothing, 60 that look every few milliseconds half a core.
+#: cost the machine nothing, 60 programs that poll every few milliseconds cost half a core.
 _READER = """
 import ctypes, json, os, time
 libc = ctypes.CDLL(None)
@@ -50,7 +50,7 @@ class NodeCluster:
     """The cluster of ``make cluster`` with the operator of ``make install``.
 
     Raises:
-        FileNotFoundError: there is no such cluster.
+        FileNotFoundError: the cluster does not exist.
         LookupError: the operator is not installed there.
     """
 
@@ -63,16 +63,16 @@ class NodeCluster:
         installed = self.objects.list(_DEPLOYMENTS, _OPERATOR_NAMESPACE)
         if not installed:
             raise LookupError(f"no operator in namespace {_OPERATOR_NAMESPACE}: run `make install` first")
-        #: The operator's image has Python, and is on the node already.
+        #: The operator's image has Python, and is already on the node.
         self.image = installed[0]["spec"]["template"]["spec"]["containers"][0]["image"]
 
     def patch(self, path: str, change: dict[str, Any]) -> None:
-        """Merge a change into an object."""
+        """Apply a merge patch to an object."""
         self.objects.request("PATCH", path, change, content="application/merge-patch+json")
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
-        """Make a namespace for the length of a ``with`` block."""
+        """Create a namespace for the length of a ``with`` block."""
         eventually(lambda: self.objects.get(NAMESPACES, "", name) is None, what=f"{name} of an earlier run is gone")
         self.objects.create(NAMESPACES, "", {"metadata": {"name": name}})
         eventually(lambda: self.objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
@@ -91,7 +91,7 @@ class NodeCluster:
         return eventually(running, lambda names: len(names) == count, what=f"{count} pods run", within=300)
 
     def readings(self, namespace: str, pods: list[str], epoch: int) -> list[float]:
-        """Return the moments at which the pods could read an epoch, once all of them have."""
+        """Return the times when the pods could read an epoch, once all of them have."""
         seen: dict[str, float] = {}
 
         def missing() -> list[str]:
@@ -132,7 +132,7 @@ def delivery(_stage: object, name: str, runs: int) -> Result:
 
 
 def _launch_cluster(node: NodeCluster, namespace: str) -> list[str]:
-    """Declare 30 parameter servers, which read, and a worker, whose number changes."""
+    """Create 30 parameter servers, which read, and a worker, whose number changes."""
     reader = {"spec": {"terminationGracePeriodSeconds": 0, "containers": [_reader(node.image)]}}
     cluster = tfcluster("bench").job("ps", replicas=PODS_MEASURED, template=reader)
     cluster.job("worker", replicas=1, maxReplicas=4, template=reader)

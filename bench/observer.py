@@ -17,9 +17,9 @@ import msgspec
 
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-#: A guard against a run that hangs unattended; no measurement waits for so long.
+#: A guard against a run that hangs unattended; all measurements are shorter.
 _PATIENCE_SECONDS = 1200
-#: Where the kinds are served, of which a TFCluster's objects are.
+#: The paths of the kinds of a TFCluster's objects.
 LISTS = (
     "/api/v1/namespaces/{}/services",
     "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
@@ -29,10 +29,10 @@ LISTS = (
 
 
 class Observer:
-    """Counts the objects that come and go in one namespace.
+    """Counts the objects that are created and deleted in one namespace.
 
-    It asks for metadata only and does not even parse it, so that watching costs the machine the same small share
-    whoever makes the objects.
+    It requests metadata only and does not parse it, so that watching costs the machine the same small share on both
+    sides.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Observer:
         self._wanted: tuple[bytes, int, asyncio.Future[float]] | None = None
 
     def take(self, line: bytes) -> None:
-        """Take in an event."""
+        """Count an event."""
         kind = line[: line.index(b",")]
         if kind in self._counts:
             self._counts[kind] += 1
@@ -50,10 +50,10 @@ class Observer:
                     reached.set_result(time.perf_counter())
 
     def reached(self, *, added: int = 0, deleted: int = 0) -> asyncio.Future[float]:
-        """Await the moment at which so many objects were seen to come (or go) from now on.
+        """Await this number of created (or deleted) objects from now on.
 
         Returns:
-            A future with the moment, in seconds of ``time.perf_counter``.
+            A future with the time, in seconds of ``time.perf_counter``.
         """
         kind = b'{"type":"ADDED"' if added else b'{"type":"DELETED"'
         self._counts = dict.fromkeys(self._counts, 0)
@@ -83,7 +83,7 @@ class _Metadata(msgspec.Struct):
 
 
 class Seen(msgspec.Struct):
-    """What an observer reads of a pod or of a TFCluster."""
+    """The fields of a pod or a TFCluster that an observer reads."""
 
     metadata: _Metadata
     status: _Status = msgspec.field(default_factory=_Status)
@@ -95,7 +95,7 @@ class Seen(msgspec.Struct):
 
     @property
     def ready_tasks(self) -> int:
-        """How many tasks a TFCluster's status tells to be ready."""
+        """The number of ready tasks in a TFCluster's status."""
         return sum(job.ready for job in self.status.jobs.values())
 
 
@@ -115,13 +115,13 @@ class Register:
         self._fulfils = fulfils
         self._decode = msgspec.json.Decoder(_Event).decode
         self._wanted: tuple[int, asyncio.Future[None]] | None = None
-        #: By name, the moment in seconds of ``time.perf_counter``.
+        #: By name, the time in seconds of ``time.perf_counter``.
         self.since: dict[str, float] = {}
         #: The labels of each object that fulfils the condition.
         self.labels: dict[str, dict[str, str]] = {}
 
     def take(self, line: bytes) -> None:
-        """Take in an event."""
+        """Process an event."""
         event = self._decode(line)
         name = event.object.metadata.name
         if event.type in {"ADDED", "MODIFIED"} and self._fulfils(event.object):
@@ -133,13 +133,13 @@ class Register:
             self._wanted[1].set_result(None)
 
     async def holds(self, count: int) -> float:
-        """Await that so many objects fulfil the condition at once.
+        """Await that this number of objects fulfil the condition at the same time.
 
         Returns:
-            The moment at which the last of them began to, in seconds of ``time.perf_counter``.
+            The time when the last of them began to, in seconds of ``time.perf_counter``.
 
         Raises:
-            TimeoutError: it did not come to that within 20 minutes.
+            TimeoutError: it did not happen within 20 minutes.
         """
         if len(self.since) < count:
             self._wanted = (count, asyncio.get_running_loop().create_future())
@@ -154,12 +154,12 @@ class Register:
 async def _follow(
     http: aiohttp.ClientSession, url: str, take: Callable[[bytes], None], opened: asyncio.Event, *, metadata_only: bool
 ) -> None:
-    """Watch from now on, for ever; what exists already is not told."""
+    """Watch from now on, forever; existing objects are not reported."""
     to_list, to_watch = ({"Accept": _METADATA_LIST}, {"Accept": _METADATA}) if metadata_only else ({}, {})
     async with http.get(f"{url}?limit=1", headers=to_list) as answer:
         version = (await answer.json())["metadata"]["resourceVersion"]
     while True:
-        # NB: the server may end a watch when it likes; nothing is lost if the next begins where it ended.
+        # The server can end a watch at any time; no event is lost if the next watch begins at the same version.
         async with http.get(f"{url}?watch=true&resourceVersion={version}", headers=to_watch) as stream:
             opened.set()
             last = rest = b""

@@ -1,7 +1,7 @@
-"""The least that a controller does beside writing: it watches what it makes.
+"""A controller that only watches: the minimum that every controller does in addition to its writes.
 
-``python -m bench.onlooker KUBECONFIG NAMESPACE`` opens the operator's watches of one namespace and throws away what
-comes, undecoded.  Beside the bare client it shows how much of an operator's time is the watch itself, whoever watches.
+``python -m bench.onlooker KUBECONFIG NAMESPACE`` opens the operator's watches of one namespace and discards the
+events without decoding them. Beside the baseline client it shows how much of an operator's time is the watch itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def onlooker(kubeconfig: Path, namespace: str) -> AsyncIterator[int]:
         assert told == b"watching\n", f"the onlooker failed: {told!r}"
         yield process.pid
     finally:
-        # NB: the end of its input ends it also where this process is killed.
+        # The process also ends when its input is closed because this process was killed.
         process.stdin.close()
         await process.wait()
 
@@ -51,7 +51,7 @@ async def onlooker(kubeconfig: Path, namespace: str) -> AsyncIterator[int]:
 async def _watch(http: aiohttp.ClientSession, url: str, opened: asyncio.Event) -> None:
     async with http.get(f"{url}?limit=1") as answer:
         version = (await answer.json())["metadata"]["resourceVersion"]
-    # NB: the server ends no watch within half an hour, and no run takes so long.
+    # The server does not end a watch within half an hour, and every run is shorter.
     async with http.get(f"{url}?watch=true&resourceVersion={version}") as stream:
         opened.set()
         async for _ in stream.content.iter_any():

@@ -1,6 +1,6 @@
-"""bench/RESULTS.md, made of the book of figures and of the texts in bench/texts.md.
+"""Render bench/RESULTS.md from the book of figures and the texts in bench/texts.md.
 
-The texts are written by people: a new run replaces figures and leaves every word.
+The texts are written by hand: a new run replaces only the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAIRED: Final = ("ours_s", "bare_s", "ours_cpu_s", "bare_cpu_s", "ours_server_c
 
 
 def texts(source: str) -> dict[str, str]:
-    """Read the texts: what stands under each heading of the second level, by the heading's words."""
+    """Return the texts under the headings of the second level, by heading."""
     parts = re.split(r"^## (.+)\n", source, flags=re.MULTILINE)[1:]
     return {name.strip(): text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
@@ -35,10 +35,10 @@ def write(book: Book) -> None:
 
 
 def page(book: Book, words: Mapping[str, str]) -> str:
-    """Give the page.
+    """Return the page.
 
     Args:
-        book: all that is known; what is in it under a name that no measurement has any more is left out.
+        book: all results; a result under a name without a measurement is left out.
         words: the texts, by "introduction" or the name of a measurement.
     """
     known = {each.name: book[each.name] for each in ALL if each.name in book}
@@ -49,12 +49,12 @@ def page(book: Book, words: Mapping[str, str]) -> str:
         "## Goals",
         words["how to read it"],
         goals(known),
-        *(["What keeps a goal out of reach, or kept it:", "\n".join(reasons)] if reasons else []),
-        "## Beside the bare client",
+        *(["Reasons why goals are missed, or were missed before:", "\n".join(reasons)] if reasons else []),
+        "## Beside the baseline client",
         words["pairs"],
         pairs(known),
         *(["## Beside TFJob", words["tfjob"], beside_tfjob(known)] if "tfjob" in words else []),
-        "## What was measured when",
+        "## Provenance",
         provenance(known),
     ]
     if "earlier" in words:
@@ -63,7 +63,7 @@ def page(book: Book, words: Mapping[str, str]) -> str:
 
 
 def section(result: Result) -> str:
-    """Give what one measurement says, for a terminal."""
+    """Return the results of one measurement, for a terminal."""
     lines = [f"== {result.name} =="]
     for quantity, readings in result.series.items():
         lines.append(f"  {quantity}: {spread(readings)}")
@@ -74,7 +74,7 @@ def section(result: Result) -> str:
 
 
 def goals(book: Book) -> str:
-    """Give the table of goals, measured or not."""
+    """Return the table of goals, measured or not."""
     rows = []
     for each in ALL:
         for goal in each.goals:
@@ -90,17 +90,17 @@ def goals(book: Book) -> str:
                     verdict if verdict == "met" else f"**{verdict}**",
                 ]
             )
-    return table(["measurement", "of what", "goal", "figure", "runs", "verdict"], rows)
+    return table(["measurement", "description", "goal", "figure", "runs", "verdict"], rows)
 
 
 def limit_of(goal: Goal) -> str:
-    """Spell a goal."""
+    """Format a goal."""
     sign = "≥" if goal.at_least else "≤"
     return f"{goal.says} {sign} {number(goal.limit)}{_unit(goal)}{' in every run' if goal.of == 'every run' else ''}"
 
 
 def figure_of(goal: Goal, result: Result) -> str:
-    """Spell the figure that a goal is judged by: the median and its interval, or the range of all runs."""
+    """Format the figure that a goal is judged by: the median and its interval, or the range of all runs."""
     readings = goal.readings(result)
     if not readings:
         return "-"
@@ -113,7 +113,7 @@ def figure_of(goal: Goal, result: Result) -> str:
 
 
 def pairs(book: Book) -> str:
-    """Give the table of what was measured in pairs."""
+    """Return the table of the measurements in pairs."""
     rows = []
     for name, result in book.items():
         if not set(_PAIRED) <= result.series.keys():
@@ -136,20 +136,20 @@ def pairs(book: Book) -> str:
     header = [
         "measurement",
         "operator, s",
-        "bare client, s",
+        "baseline client, s",
         "ratio (95 % interval)",
-        "… of a bare client that is watched",
+        "… of a watched baseline client",
         "CPU of the operator, s",
-        "CPU of the bare client, s",
+        "CPU of the baseline client, s",
         "CPU of the API server for the operator, s",
-        "… for the bare client, s",
+        "… for the baseline client, s",
         "pairs",
     ]
     return table(header, rows) if rows else NOT_MEASURED
 
 
 def beside_tfjob(book: Book) -> str:
-    """Give the table of what was measured beside TFJob."""
+    """Return the table of the measurements beside TFJob."""
     rows = []
     for name, result in book.items():
         if name.startswith("tfjob-"):
@@ -163,7 +163,7 @@ def beside_tfjob(book: Book) -> str:
         "operator, s",
         "TFJob by default, s",
         "TFJob tuned, s",
-        "default, in times of the operator's (95 % interval)",
+        "default, relative to the operator (95 % interval)",
         "tuned, likewise",
         "API calls of the operator",
         "of TFJob",
@@ -173,7 +173,7 @@ def beside_tfjob(book: Book) -> str:
 
 
 def provenance(book: Book) -> str:
-    """Give the day, the machine and the commit of each measurement."""
+    """Return the date, the machine and the commit of each measurement."""
     rows = [
         [f"`{name}`", about.date, about.machine, about.commit, _where(BY_NAME[name])]
         for name, result in book.items()
@@ -192,20 +192,20 @@ def _interval(readings: Sequence[float]) -> str:
 
 
 def spread(readings: Sequence[float]) -> str:
-    """Spell a series in a few words."""
+    """Format a series in a few words."""
     between = f", median of all: {_interval(readings)}" if median_interval(readings) else ""
     ends = f"{number(min(readings))} to {number(max(readings))}"
     return f"{number(median(readings))} ({len(readings)} runs, {ends}{between})"
 
 
 def number(value: float) -> str:
-    """Spell a number with three digits that mean something."""
-    # NB: not "g" alone, which writes large and small numbers with an exponent.
+    """Format a number with three significant digits."""
+    # Not "g" alone, which writes large and small numbers with an exponent.
     return format(Decimal(f"{value:.3g}"), "f")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Give a table in markdown."""
+    """Return a table in markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Pairs of runs: the operator and the bare client, one after the other, in an order that chance decides."""
+"""Pairs of runs: the operator and the baseline client, one after the other, in random order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bench.book import Result
 
-#: How many requests the bare client has under way: the best of these is its own, found before anything counts.
+#: The concurrent requests of the baseline client: the fastest of these is determined before the counted runs.
 CONCURRENCIES = (16, 32, 64)
 TRIALS = 3
 
@@ -34,15 +34,15 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int, **ot
 
     Args:
         result: gets the series ours_s, bare_s, ours_cpu_s, bare_cpu_s, ours_server_cpu_s and bare_server_cpu_s, and
-            ours_idle and bare_idle where that was measured.
+            ours_idle and bare_idle if they were measured.
         ours: one run of the operator.
-        bare: one run of the bare client.
+        bare: one run of the baseline client.
         pairs: how many.
         others: more sides, by the beginning of the names of their series.
     """
     for number in range(pairs):
         sides = [("ours", ours), ("bare", bare), *others.items()]
-        # NB: a fixed order, or one that merely alternates, can keep step with something else that is periodic.
+        # A fixed or merely alternating order could coincide with another periodic load.
         random.shuffle(sides)
         for name, side in sides:
             run = await side()
@@ -61,7 +61,7 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int, **ot
 async def best_concurrency(
     run: Callable[[int], Awaitable[float]], choices: Sequence[int] = CONCURRENCIES, *, trials: int = TRIALS
 ) -> int:
-    """Find with how many requests under way the bare client is fastest, by runs that do not count."""
+    """Find the number of concurrent requests that is fastest for the baseline client, in runs that do not count."""
     order = [choice for choice in choices for _ in range(trials)]
     random.shuffle(order)
     taken: dict[int, list[float]] = {}

@@ -1,4 +1,4 @@
-"""A pass over one large cluster: its processor time, and for how long it keeps everything else waiting."""
+"""A reconcile of one large cluster: its processor time, and how long it blocks other requests."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.support.operator_process import OperatorProcess
 SHAPE = Shape(1, 5000)
 _FLIPS = 4
 _EVERY_SECONDS = 0.005
-#: A cluster rests for up to a second after a pass, so what comes meanwhile is one pass.
+#: The operator waits up to a second after a reconcile, so all changes within that time cause one reconcile.
 _REST_SECONDS = 1.1
 
 
 async def a_pass(stage: Stage, name: str, runs: int) -> Result:
-    """Measure passes over 5,000 tasks: somebody changes a label of their Service that is not the operator's.
+    """Measure reconciles of 5,000 tasks: another client changes a label of their Service.
 
     Returns:
-        The series ``cpu_ms`` (of the operator, a pass), ``blocked_ms`` (the longest that /healthz waited for its answer
-        in a round; it is asked every 5 ms), ``blocked_at_rest_ms`` (the same while nothing happens: what the machine
-        alone makes of it) and ``passes``.
+        The series ``cpu_ms`` (of the operator, a reconcile), ``blocked_ms`` (the longest wait of /healthz for its
+        answer in a round; it is requested every 5 ms), ``blocked_at_rest_ms`` (the same while nothing happens: the part
+        of the machine itself) and ``passes``, the number of reconciles.
     """
     shape = SHAPE.scaled(stage.scale)
     result = Result(name, facts={"tasks": shape.total_tasks})
@@ -49,7 +49,7 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
         async def cause_passes() -> None:
             for _ in range(_FLIPS):
                 await arena.send("PATCH", service, {"metadata": {"labels": {"bench.example/flip": str(next(flips))}}})
-                await asyncio.sleep(_REST_SECONDS)  # or two flips would be one pass
+                await asyncio.sleep(_REST_SECONDS)  # or two flips would cause one reconcile
 
         for _ in range(runs):
             before = passes_made(operator)
@@ -59,7 +59,7 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
             await idle(operator.pid)
             used = cpu_seconds([operator.pid]) - cpu
             made = passes_made(operator) - before
-            # NB: apart from the above, because to answer costs processor time: meanwhile it is never idle.
+            # Separate from the above, because answering costs processor time, too.
             with _asking(operator) as waits:
                 await cause_passes()
             with _asking(operator) as waits_at_rest:
@@ -76,7 +76,7 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
 
 @contextmanager
 def _asking(operator: OperatorProcess) -> Iterator[list[float]]:
-    """Ask /healthz every 5 ms from a thread; the list gets the seconds of each answer."""
+    """Request /healthz every 5 ms from a thread; the list gets the seconds of each answer."""
     waits: list[float] = []
     over = threading.Event()
 

@@ -21,11 +21,11 @@ _HOP_BY_HOP: Final = frozenset(
 
 
 class RecordingProxy:
-    """The proxy, served by a thread of its own; ``posted`` keeps the path and body of each POST.
+    """The proxy, served by its own thread; ``posted`` keeps the path and body of each POST.
 
     Args:
-        kubeconfig: whom to forward to, and with which credentials.
-        directory: where the operator's kubeconfig is written.
+        kubeconfig: the API server and the credentials for forwarding.
+        directory: the folder for the operator's kubeconfig.
     """
 
     def __init__(self, kubeconfig: Path, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is measured: so many TFClusters of so many tasks, shaped as parameter-server training is."""
+"""The shapes of measurements: the numbers of TFClusters and of their tasks, as in parameter-server training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLUSTER_LABEL = "tfcluster.dev/cluster"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """So many clusters, each of so many tasks."""
+    """A number of clusters with the same number of tasks."""
 
     clusters: int
     tasks: int
@@ -36,7 +36,7 @@ class Shape:
         return {"chief": 1, "ps": servers, "worker": self.tasks - servers - 1}
 
     def scaled(self, scale: float) -> Shape:
-        """Give a shape with so many times the tasks, by fewer clusters or, where there is one, by a smaller one."""
+        """Return a shape with ``scale`` times the tasks: with fewer clusters, or with a smaller one if it is single."""
         if self.clusters == 1:
             return replace(self, tasks=max(2, round(self.tasks * scale)))
         return replace(self, clusters=max(2, round(self.clusters * scale)))
@@ -64,5 +64,5 @@ class Shape:
 
 
 def cluster_name(number: int) -> str:
-    """Give the name of a shape's TFCluster by its number, from 0 on."""
+    """Return the name of a shape's TFCluster by its number, from 0 on."""
     return f"train-{number:04}"

@@ -67,7 +67,7 @@ async def _stir(arena: Arena, shape: Shape, result: Result, *, seconds: float) -
         while time.monotonic() < min(begin + _ROUND_SECONDS, end):
             await _act(arena, random.choice(manifests), random.random())
             actions += 1
-            await asyncio.sleep(random.uniform(0.0, 0.4))  # users pause
+            await asyncio.sleep(random.uniform(0.0, 0.4))  # users wait between actions
         writes = await asyncio.to_thread(world.audit.writes, position, user=OPERATOR_USER)
         result.add(
             rss_mib=operator.memory()[0] / MEBIBYTE,
@@ -79,7 +79,7 @@ async def _stir(arena: Arena, shape: Shape, result: Result, *, seconds: float) -
 
 
 async def _act(arena: Arena, manifest: dict, chance: float) -> None:
-    """Do one of the things that users and nodes do to a TFCluster; one that is not there is made."""
+    """Do one random action of users or nodes on a TFCluster; a missing TFCluster is created."""
     path = TFCLUSTERS.path(arena.namespace)
     name = manifest["metadata"]["name"]
     found = await arena.find(f"{path}/{name}")
@@ -101,7 +101,7 @@ async def _act(arena: Arena, manifest: dict, chance: float) -> None:
 
 
 async def _left_behind(arena: Arena) -> int:
-    """Count the TFClusters whose status does not tell what was declared within a minute."""
+    """Count the TFClusters whose status does not have the declared state within a minute."""
     path = TFCLUSTERS.path(arena.namespace)
     end = time.monotonic() + _ROUND_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""What a measurement is given: a world, a folder, and how large everything is."""
+"""The environment of a measurement: a world, a folder, and the scale."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class Stage:
     """What one measurement has built and the next ones go on using, by name."""
 
     def scaled(self, count: float, *, least: int = 1) -> int:
-        """Give how many of something there are at this scale."""
+        """Return a count at this scale."""
         return max(least, round(count * self.scale))

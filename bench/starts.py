@@ -1,4 +1,4 @@
-"""A new operator finds a crowd: how soon it works, and that it writes nothing, whichever resolver it brings."""
+"""The start of an operator with an existing crowd: the time until it works, and the number of its writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.stage import Stage
 from bench.world import ROOT
 from tests.support.rbac import OPERATOR_USER
 
-#: How often the metrics are asked for; each answer costs the operator some milliseconds, which count as its own.
+#: The interval of the metrics requests; each answer costs the operator some milliseconds, which count as its own.
 _LOOK_SECONDS = 0.1
 
 
@@ -34,7 +34,7 @@ async def start(stage: Stage, name: str, runs: int) -> Result:
 
 
 async def upgrade(stage: Stage, name: str, runs: int) -> Result:
-    """Count the writes of an operator that brings another version of the resolver, to and fro."""
+    """Count the writes of an operator that has another version of the resolver, in both directions."""
     all_of_them = await crowd(stage)
     result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
     changed = _with_another_resolver(stage.directory / "changed")
@@ -68,7 +68,7 @@ async def _start(stage: Stage, all_of_them: Crowd, result: Result, *, sources: P
 
 
 async def _until(stage: Stage, passes: int) -> None:
-    """Return when the operator has made so many passes."""
+    """Return when the operator has done this number of reconciles."""
     operator = stage.world.operator
     while True:
         assert operator.running, operator.tail()
@@ -82,7 +82,7 @@ async def _until(stage: Stage, passes: int) -> None:
 
 
 def _with_another_resolver(folder: Path) -> Path:
-    """Copy the sources, and change what is delivered into pods."""
+    """Copy the sources, and change a file that is delivered into pods."""
     for part in ("operator", "resolver"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     with (folder / "resolver" / "tfcluster_resolver" / "errors.py").open("a", encoding="utf-8") as module:

@@ -1,4 +1,4 @@
-"""A crowd to which nothing happens, or nothing that matters: what the operator does, and what it costs."""
+"""A crowd without changes, or only irrelevant ones: the operator's requests and costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUIET_SECONDS = 0.5
 
 
 async def rest(stage: Stage, name: str, runs: int) -> Result:
-    """Count what the operator sends in 60 s in which nothing happens."""
+    """Count the operator's requests in 60 s without changes."""
     all_of_them = await crowd(stage)
     result = Result(name, facts={"pods": all_of_them.shape.total_tasks})
     world = stage.world
@@ -37,7 +37,7 @@ async def rest(stage: Stage, name: str, runs: int) -> Result:
 
 
 async def events(stage: Stage, name: str, runs: int) -> Result:
-    """Measure what an event costs that changes nothing: each pod gets another annotation of somebody else's."""
+    """Measure the cost of an irrelevant event: each pod gets an annotation that the operator does not use."""
     all_of_them = await crowd(stage)
     arena, world = all_of_them.arena, stage.world
     pods = sorted(all_of_them.ready.since)

@@ -1,4 +1,4 @@
-"""An edit that changes what 200 running pods see: how soon each of them is told."""
+"""An edit that changes the view of 200 running pods: the time until each pod is notified."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CONCURRENCY = 32
 
 
 async def telling(stage: Stage, name: str, pairs: int) -> Result:
-    """Measure from the PATCH of a number of replicas until the last pod carries the annotation of its new view.
+    """Measure from the PATCH of a number of replicas until the last pod has the annotation of its new view.
 
-    The bare client PATCHes one ConfigMap and then an annotation of each of the same pods.
+    The baseline client PATCHes one ConfigMap and then an annotation of each of the same pods.
     """
     count = stage.scaled(_PODS, least=2)
     result = Result(name, facts={"pods": count})

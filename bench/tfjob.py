@@ -37,13 +37,13 @@ _PROGRAM = "./cmd/training-operator.v1"
 _USER = "training-operator"
 _TFJOBS = Kind("kubeflow.org/v1", "tfjobs")
 _SECRETS = Kind("v1", "secrets")
-#: Its own defaults; and as high as it helps.
+#: Its defaults; and the highest values that help.
 SETTINGS = {
     "default": (),
     "tuned": ("--kube-api-qps=5000", "--kube-api-burst=10000", "--controller-threads=8"),
 }
 _NAMESPACE, _SECRET = "kubeflow", "training-operator-webhook-cert"
-#: The program looks nowhere else.
+#: The program only looks there.
 _CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - likewise
 _ROLES = {"chief": "Chief", "ps": "PS", "worker": "Worker"}
 
@@ -81,7 +81,7 @@ async def against_tfjob(stage: Stage, name: str, shape: Shape, runs: int) -> Res
 
 
 async def _ours(arena: Arena, shape: Shape, result: Result, *, objects: int) -> int:
-    """Let this operator make the shape; give how many objects that were, which is what the next time is awaited."""
+    """Let this operator create the shape; return the number of objects, which the next run waits for."""
     world = arena.world
     position = await asyncio.to_thread(world.audit.position)
     server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
@@ -128,7 +128,7 @@ async def _post_jobs(arena: Arena, shape: Shape, *, awaited: int) -> float:
 
 
 def _tfjob(cluster: Object) -> Object:
-    """Give the TFJob of the same tasks with the same templates; it has no filters."""
+    """Return the TFJob of the same tasks with the same templates; a TFJob does not support filters."""
     replicas = {
         _ROLES[job]: {"replicas": of["replicas"], "restartPolicy": "Never", "template": of["template"]}
         for job, of in cluster["spec"]["jobs"].items()
@@ -188,7 +188,7 @@ def _manager(world: World, program: Path, settings: tuple[str, ...]) -> Iterator
 
 
 def _leave_certificates(world: World) -> bool:
-    """Do the kubelet's part: put the Secret that the program fills where it looks for the files."""
+    """Do the kubelet's part: copy the Secret that the program fills to the folder where it reads the files."""
     data = (world.objects.get(_SECRETS, _NAMESPACE, _SECRET) or {}).get("data") or {}
     _CERTIFICATES.mkdir(parents=True, exist_ok=True)
     for name, content in data.items():

@@ -1,4 +1,4 @@
-"""The world of a benchmark: one control plane, the operator as a real process, and a bare client's rights."""
+"""The world of a benchmark: one control plane, the operator as a real process, and a user for the baseline client."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).resolve().parent.parent
 BARE_USER = "bare-client-of-bench"
 _QUIET_SECONDS = 0.7
-#: A thousand TFClusters become Ready for minutes, and each says so.
+#: A thousand TFClusters take minutes to become Ready, and each reports it.
 _QUIET_WITHIN = 600.0
 
 
 @dataclass(frozen=True)
 class World:
-    """What all measurements share."""
+    """The environment that all measurements share."""
 
     plane: ControlPlane
     objects: Objects
@@ -40,13 +40,13 @@ class World:
     bare_kubeconfig: Path
 
     def new_namespace(self, name: str) -> str:
-        """Make a namespace that can hold pods, and return its name."""
+        """Create a namespace that can hold pods, and return its name."""
         self.objects.create(NAMESPACES, "", {"metadata": {"name": name}})
         eventually(lambda: self.objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
         return name
 
     def server_cpu_seconds(self) -> float:
-        """Measure the processor time that the API server and its etcd have used so far."""
+        """Return the processor time that the API server and its etcd have used so far."""
         programs = processes.running(self.plane.state)
         return cpu_seconds(each.pid for each in programs if each.name in {"kube-apiserver", "etcd"})
 
@@ -57,11 +57,11 @@ class World:
         self.operator.start()
 
     async def quiet(self, user: str = OPERATOR_USER, *, namespace: str | None = None) -> int:
-        """Return when a user, in a namespace or anywhere, has nothing left to write; give the audit log's position."""
+        """Return the audit log's position when a user does not write any longer, in a namespace or anywhere."""
         return await asyncio.to_thread(self.audit.await_quiet, user, namespace=namespace, within=_QUIET_WITHIN)
 
     def settle(self) -> None:
-        """Return when nobody has written anything for a while: garbage collection of the last run is over."""
+        """Return when all writes have stopped for a while: garbage collection of the last run is over."""
         position = self.audit.position()
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < _QUIET_SECONDS:
@@ -100,12 +100,12 @@ def raised(directory: Path, *, kwok_nodes: int = 0) -> Iterator[World]:
 
 def _install(objects: Objects) -> None:
     text = (ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8")
-    # The bare client's TFClusters go through the same schema and the same rules, and no operator watches them.
+    # The baseline client's TFClusters use the same schema and the same rules, and no operator watches them.
     for definition in (yaml.safe_load(text), yaml.safe_load(text.replace(OUR_GROUP, BARE_GROUP))):
         objects.create(CRDS, "", definition)
         await_established(objects, definition["metadata"]["name"])
     grant_operator_rights(objects)
-    # The bare client goes through the same authorizer with the same rules; its owner objects are ConfigMaps.
+    # The baseline client uses the same authorizer with the same rules; its owner objects are ConfigMaps.
     grant_operator_rights(objects, user=BARE_USER)
     rules = [
         {"apiGroups": [""], "resources": ["configmaps/finalizers"], "verbs": ["update"]},

@@ -1,6 +1,6 @@
 """Judge each checkpoint that train_digits.py writes, as a job named evaluator that shares its volume.
 
-An evaluator is in no other task's ClusterSpec: it talks to nobody and reads checkpoints alone.
+An evaluator is not in the ClusterSpec of other tasks: it only reads checkpoints.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from train_digits import accuracy_of, initial_layers, loss_of, read_digits
 def main() -> None:
     """Print a line of loss and accuracy for each checkpoint that is seen."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=10, help="the pass after which it ends")
+    parser.add_argument("--epochs", type=int, default=10, help="stop after this pass over the data")
     parser.add_argument("--checkpoints", required=True, help="the folder that the chief writes to")
     options = parser.parse_args()
 
@@ -31,7 +31,7 @@ def main() -> None:
         try:
             checkpoint.restore(latest).assert_consumed()
         except (tf.errors.NotFoundError, tf.errors.DataLossError):
-            continue  # the chief has deleted it meanwhile: there is a newer one
+            continue  # the chief has deleted it in the meantime, after writing a newer one
         seen = latest
         loss, accuracy = float(loss_of(layers, images, labels)), accuracy_of(layers, images, labels)
         print(f"evaluated pass {int(passed)}: loss {loss:.3f}, accuracy {accuracy:.3f}", flush=True)

@@ -1,7 +1,7 @@
 """Serve tf.data: the pods of the jobs ``dispatcher`` and ``dataworker`` run this program.
 
-The dispatcher hands out the work, the data workers do it: they read, decode and augment, and the training takes ready
-batches.  Data workers may come and go while the training runs; a new one reports to the dispatcher by itself.
+The dispatcher assigns the work, the data workers do it: they read, decode and augment, and the training receives ready
+batches. Data workers can be added and removed while the training runs; a new one registers with the dispatcher.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def start(cluster: TFClusterResolver) -> object:
             dispatcher_address=spec.task_address(DISPATCHER, 0),
             worker_address=address,
             port=port,
-            # A dispatcher that started again learns of this worker by its next message.
+            # A dispatcher that was restarted learns about this worker from its next message.
             heartbeat_interval_ms=5000,
         )
     )
@@ -36,7 +36,7 @@ def start(cluster: TFClusterResolver) -> object:
 
 def main() -> None:
     """Serve until the pod ends."""
-    # As process 1 of a container Python hears SIGTERM only if it has a handler, and a server's join() lets none run.
+    # As process 1 of a container, Python gets SIGTERM only with a handler, which the server's join() would block.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     cluster = TFClusterResolver().snapshot()
     server = start(cluster)

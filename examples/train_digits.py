@@ -1,9 +1,9 @@
 """Train a small network on scikit-learn's digits with parameter servers, from the chief's pod.
 
-The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  It follows its cluster
-while it trains: workers that are added take their share, workers that are taken away finish what they have in hand, and
-one that is lost joins again when its new pod listens.  With --checkpoints it goes on from the last pass that it
-finished, after a failure as after a suspension.  With --logs TensorBoard shows how it goes.
+The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them. It follows its cluster
+while it trains: added workers get a share, removed workers finish their current step, and a lost worker joins again
+when its new pod listens. With --checkpoints it continues from the last finished pass, after a failure and after a
+suspension. With --logs TensorBoard shows the progress.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RATE = 0.1
 
 
 class Checkpoints:
-    """The newest states of some variables in a folder; what is there is restored.  Without a folder nothing is kept."""
+    """The newest states of some variables in a folder, restored at the start. Without a folder nothing is saved."""
 
     def __init__(self, folder: str | None, cluster: TFClusterResolver, **kept: object) -> None:
-        # NB: unless told otherwise, each ps writes its variables into its own file system, where nobody finds them.
+        # Otherwise each ps would write its variables into its own file system, which is lost with the pod.
         here = f"/job:{cluster.task_type}/task:{cluster.task_id}"
         self._options = tf.train.CheckpointOptions(experimental_io_device=here)
         checkpoint = tf.train.Checkpoint(**kept)
@@ -45,7 +45,7 @@ class Checkpoints:
 
 
 def initial_layers() -> list[tf.Variable]:
-    """Make the weights and biases of the network: 64 pixels, a hidden layer, ten digits."""
+    """Create the weights and biases of the network: 64 pixels, a hidden layer, ten digits."""
     random = np.random.default_rng(0)
     shapes = ((64, HIDDEN), (HIDDEN,), (HIDDEN, 10), (10,))
     return [tf.Variable(random.normal(scale=0.1, size=shape), dtype=tf.float32) for shape in shapes]
@@ -64,14 +64,14 @@ def loss_of(layers: list[tf.Variable], batch: tf.Tensor, wanted: tf.Tensor) -> t
 
 
 def accuracy_of(layers: list[tf.Variable], batch: tf.Tensor, wanted: np.ndarray) -> float:
-    """Give the part of a batch that is recognised."""
+    """Return the share of a batch that is recognised."""
     return float(np.mean(np.argmax(logits(layers, batch), axis=1) == wanted))
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data before the accuracy is judged")
-    parser.add_argument("--keep-running", action="store_true", help="go on training until SIGTERM")
+    parser.add_argument("--keep-running", action="store_true", help="continue training until SIGTERM")
     parser.add_argument("--checkpoints", help="a folder on a volume that outlives the pods")
     parser.add_argument("--logs", help="a folder for TensorBoard")
     parser.add_argument("--connect-timeout", type=float, default=300.0, help="seconds to wait for the other tasks")
@@ -84,20 +84,20 @@ def read_digits() -> list[np.ndarray]:
 
 
 def tell(change: Change) -> None:
-    """Say what became of the cluster that trains."""
+    """Print a change of the cluster that trains."""
     parts = {"+": change.added, "-": change.removed, "again ": change.replaced}
     told = [f"{sign}{task.job}/{task.index}" for sign, tasks in parts.items() for task in tasks]
     print(f"cluster epoch {change.epoch}: {', '.join([*told, *map(str, change.refused)])}", flush=True)
 
 
 def main() -> None:
-    """Train, and print a line of loss and accuracy an epoch."""
+    """Train, and print the loss and the accuracy after every pass."""
     options = read_options()
-    # The coordinator's threads can keep a process from ending after a worker was lost, so this does not wait for them.
-    # NB: not 0, which would say that the training is done: an evicted pod that ends well counts as a completed task.
+    # The coordinator's threads can block the exit after a worker was lost, so os._exit() does not wait for them.
+    # The exit code is not 0, because an evicted pod that ends with 0 counts as a completed task.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
 
-    cluster = TFClusterResolver().snapshot()  # one epoch for all that is built here; follow() tells of later ones
+    cluster = TFClusterResolver().snapshot()  # one epoch for everything that is built here; follow() reports later ones
     connect_to_cluster(cluster, timeout=options.connect_timeout)
     strategy = tf.distribute.ParameterServerStrategy(cluster)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -126,7 +126,7 @@ def main() -> None:
     workers = cluster.cluster_spec().num_tasks("worker")
     print(f"training with {workers} workers, cluster epoch {cluster.epoch}", flush=True)
     passes, accuracy = int(passed), 0.0
-    print(f"{passes} passes were made before", flush=True)
+    print(f"{passes} passes were completed before", flush=True)
     follow(coordinator, cluster, on_change=tell)
     while options.keep_running or passes < options.epochs:
         began = time.monotonic()
@@ -145,12 +145,12 @@ def main() -> None:
         passed.assign(passes)
         checkpoints.save()
         if passes > options.epochs:
-            time.sleep(1)  # the demonstration goes on; the machine need not be busy with it
+            time.sleep(1)  # the demonstration continues; the machine does not have to be busy with it
     print(f"done: accuracy {accuracy:.3f}", flush=True)
 
 
 if __name__ == "__main__":
-    # NB: os._exit, after an error too: Python's own end waits for TensorFlow, which may wait for a task that is lost.
+    # os._exit, after an error too: Python's normal exit waits for TensorFlow, which can wait for a lost task.
     try:
         main()
     except Exception:  # noqa: BLE001 - it is told, and ends the program

@@ -24,7 +24,7 @@ def augment(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def main() -> None:
-    """Train, and print a line of loss and accuracy a pass."""
+    """Train, and print the loss and the accuracy after every pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data")
     options = parser.parse_args()
@@ -40,7 +40,7 @@ def main() -> None:
     )
     pairs = tf.data.Dataset.from_tensor_slices((train_images, train_labels)).shuffle(len(train_labels)).repeat()
     batches = pairs.map(augment).batch(BATCH)
-    # Each data worker goes through all data in an order of its own, so any number of them may take part.
+    # Each data worker reads all data in its own order, so any number of them can take part.
     batches = batches.apply(
         tf.data.experimental.service.distribute(
             processing_mode=tf.data.experimental.service.ShardingPolicy.OFF, service=f"grpc://{dispatcher}"

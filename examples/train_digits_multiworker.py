@@ -1,8 +1,8 @@
 """Train a small network on scikit-learn's digits on equal workers: every pod runs this program.
 
 MultiWorkerMirroredStrategy starts each worker's server itself, waits for all of them, and averages their gradients.
-None goes on without the others, so all start again when one fails, and after a resize, which needs no new pods; with
---checkpoints they go on from the last pass.
+A worker cannot continue without the others, so all restart when one fails, and after a resize, which does not need new
+pods; with --checkpoints they continue from the last pass over the data.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ RATE = 0.1
 
 
 class Checkpoints:
-    """The newest states of some variables in a folder that all workers share; what is there is restored."""
+    """The newest states of some variables in a folder that all workers share, restored at the start."""
 
     def __init__(self, folder: str | None, cluster: TFClusterResolver, **kept: object) -> None:
-        # Every worker takes part in saving, and one writes what counts: the others write what is thrown away.
+        # Every worker must take part in saving; only one writes the real checkpoint, the others write temporary files.
         self._writes = cluster.task_id == 0
         self._own = Path(folder) / f"other.{cluster.task_id}" if folder else None
         checkpoint = tf.train.Checkpoint(**kept)
@@ -46,7 +46,7 @@ class Checkpoints:
 
 
 def main() -> None:
-    """Train, and print a line of loss and accuracy an epoch."""
+    """Train, and print the loss and the accuracy after every pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data")
     parser.add_argument("--checkpoints", help="a folder on a volume that all workers share and that outlives them")
@@ -89,7 +89,7 @@ def main() -> None:
 
     passed = tf.Variable(0, dtype=tf.int64)
     checkpoints = Checkpoints(options.checkpoints, cluster, weights=weights, bias=bias, passed=passed)
-    print(f"{int(passed)} passes were made before", flush=True)
+    print(f"{int(passed)} passes were completed before", flush=True)
     loss = tf.constant(0.0)
     while int(passed) < options.epochs:
         for _ in range(len(train_labels) // (BATCH * strategy.num_replicas_in_sync)):

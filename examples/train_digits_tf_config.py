@@ -1,6 +1,6 @@
 """Train on scikit-learn's digits on equal workers, as a program that was written for TF_CONFIG.
 
-It knows nothing of TFCluster: TensorFlow reads the cluster from the environment variable TF_CONFIG.
+It does not use TFCluster's Python package: TensorFlow reads the cluster from the environment variable TF_CONFIG.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RATE = 0.1
 
 
 def main() -> None:
-    """Train, and print a line of loss and accuracy a pass."""
+    """Train, and print the loss and the accuracy after every pass."""
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     print(f"worker {task['index']}, {strategy.num_replicas_in_sync} replicas", flush=True)

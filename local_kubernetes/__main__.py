@@ -14,7 +14,7 @@ from local_kubernetes import binaries, checkout, choice, control_plane, doctor
 from local_kubernetes.node_layout import DEVICES
 from local_kubernetes.progress import LocalKubernetesError, tell
 
-#: What can be built ahead, by name.
+#: The builds that can be done ahead, by name.
 _BUILDS = {
     "hyperkube": binaries.hyperkube,
     "azure-npm": binaries.azure_npm,
@@ -31,12 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def guarded(run: Callable[[], object]) -> int:
-    """Do something of this tool's, and say in words why it failed.
+    """Run a command, and print the reason if it fails.
 
     Returns:
         The exit status.
     """
-    # Some ways to become root leave these out, and the network tools lie there.
+    # Some ways to become root drop these folders from PATH, and the network tools are there.
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
     try:
         status = run()

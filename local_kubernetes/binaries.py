@@ -1,4 +1,4 @@
-"""Which programs the clusters run, at which versions, and how each is made.
+"""The programs of the clusters, their versions, and how they are built.
 
 Versions are pinned here, in each folder's go.mod, in older/*.mod and in requirements/kubectl-helm.txt; nothing here
 starts a program.
@@ -116,7 +116,7 @@ def coredns() -> Path:
 
 
 def azure_npm() -> Path:
-    """Return Azure's Network Policy Manager, which enforces NetworkPolicies on a Linux node by iptables and ipset."""
+    """Return Azure's Network Policy Manager, which enforces NetworkPolicies on a Linux node with iptables and ipset."""
 
     def build(folder: Path) -> None:
         flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
@@ -130,7 +130,7 @@ def azure_npm() -> Path:
 def kubectl() -> Path:
     """Return the kubectl command, of hyperkube's version."""
     fetched = client_tools()
-    return fetched / "kubectl" if fetched else hyperkube()  # which is whatever program it is called by
+    return fetched / "kubectl" if fetched else hyperkube()  # hyperkube runs the program whose name it is called by
 
 
 def helm() -> Path:
@@ -161,10 +161,10 @@ def kwok() -> Path:
 
 
 def kueue() -> Path:
-    """Return the folder that holds `kueue`, its definitions in `crds/`, and `webhooks.yaml`."""
+    """Return the folder that holds `kueue`, its CRDs in `crds/`, and `webhooks.yaml`."""
 
     def build(folder: Path) -> None:
-        # `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        # `go install` would look up versions; inside its own module everything is already resolved.
         source = module_source(KUEUE)
         run_go(
             ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", folder / "kueue", "./cmd/kueue"],
@@ -184,7 +184,7 @@ def scheduler_plugins() -> Path:
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
 
     def build(folder: Path) -> None:
-        # `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        # `go install` would look up versions; inside its own module everything is already resolved.
         source = module_source(SCHEDULER_PLUGINS)
         run_go(["build", *flags, "-o", folder / "scheduler", "./cmd/scheduler"], folder=source)
 
@@ -193,7 +193,7 @@ def scheduler_plugins() -> Path:
 
 
 def module_source(module: str) -> Path:
-    """Return the folder that holds the sources of a Go module, which Go fetches if it has them not yet."""
+    """Return the folder that holds the sources of a Go module, which Go fetches if it does not have them yet."""
     return Path(run_go(["mod", "download", "-json", module]).split('"Dir": "')[1].split('"')[0])
 
 

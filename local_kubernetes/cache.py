@@ -1,7 +1,7 @@
-"""Things that take long to make, kept by the hash of what they are made from.
+"""A cache of slow builds, by the hash of their sources.
 
-The cache lies outside the checkout, so `make clean` keeps it and checkouts share it. A thing is made in a
-folder beside its place and renamed at the end: whoever finds it finds it whole.
+The cache is outside the checkout, so `make clean` keeps it and checkouts share it. Each entry is built in a temporary
+folder and renamed at the end, so that a reader always finds it complete.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def content_hash(*parts: str | bytes | Path) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that no other process has; the kernel drops it when this process dies."""
+    """Hold an exclusive lock; the kernel releases it when this process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The holder before us may have removed the file: then our lock is on a file nobody else opens.
+            # The previous holder can have removed the file: then other processes lock another file.
             if os.fstat(descriptor).st_nlink:
                 try:
                     yield
@@ -55,7 +55,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def cached(name: str, key: str, make: Callable[[Path], None], *, usually: str, why: str) -> Path:
-    """Return the folder of a thing that is made once."""
+    """Return the folder of an entry, which is built on first use."""
     place = cache_root() / f"{name}-{key}"
     if place.is_dir():
         return place
@@ -64,7 +64,7 @@ def cached(name: str, key: str, make: Callable[[Path], None], *, usually: str, w
             return place
         tell(f"building {name}: usually {usually}, once per version; it is {why}")
         partial = place.with_name(f"{place.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)  # a build that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # of a build that was killed
         partial.mkdir()
         make(partial)
         partial.rename(place)

@@ -1,4 +1,4 @@
-"""What the tool leaves in the checkout: `.local/kubeconfig` and `.local/bin`."""
+"""The files that the tool puts into the checkout: `.local/kubeconfig` and `.local/bin`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def link_tools() -> None:
 
 
 def link_users_tools() -> None:
-    """Put the user's own kubectl and helm into .local/bin; a helm is built where there is none of version 4.
+    """Put the user's own kubectl and helm into .local/bin; helm is built if PATH does not have version 4.
 
     Raises:
-        LocalKubernetesError: There is no kubectl, and ours is a part of Kubernetes that would take long to build.
+        LocalKubernetesError: kubectl is missing; ours is a part of Kubernetes that would take long to build.
     """
     kubectl = _users("kubectl")
     if not kubectl:
-        raise LocalKubernetesError("there is no kubectl on PATH: install it (https://kubernetes.io/docs/tasks/tools)")
+        raise LocalKubernetesError("kubectl is not on PATH: install it (https://kubernetes.io/docs/tasks/tools)")
     _link(kubectl=kubectl, helm=_users_helm() or binaries.helm())
 
 
@@ -38,14 +38,14 @@ def kubectl(*arguments: str) -> list[str]:
 
 
 def leave_kubeconfig(source: Path) -> None:
-    """Copy a kubeconfig to .local/kubeconfig; one that is the same stays untouched, and with it its time."""
+    """Copy a kubeconfig to .local/kubeconfig; an identical file is not touched, so that it keeps its timestamp."""
     text = source.read_text()
     if not KUBECONFIG.is_file() or KUBECONFIG.read_text() != text:
         write_private(KUBECONFIG, text)
 
 
 def _users(program: str) -> Path | None:
-    # .local/bin may be on PATH itself, and a link must not point at itself.
+    # .local/bin can be on PATH itself, and a link must not point at itself.
     folders = os.environ.get("PATH", "").split(os.pathsep)
     elsewhere = [folder for folder in folders if folder and Path(folder).resolve() != (LOCAL / "bin").resolve()]
     found = shutil.which(program, path=os.pathsep.join(elsewhere))

@@ -1,7 +1,7 @@
-"""Which of the three kinds of cluster `up` raises or finds, and the same verbs for each.
+"""The three kinds of cluster that `up` starts or finds, with the same commands for each.
 
-The order is fixed: the cluster of $KUBECONFIG if the user says so, kind where Docker runs, else our own node.
-What was chosen is written down in the checkout, so that `down` never meets another cluster.
+The order is fixed: the cluster of $KUBECONFIG if the user says so, kind if Docker runs, else our own node.
+The choice is saved in the checkout, so that `down` never removes another cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cluster(Protocol):
     name: str
 
     def up(self) -> None:
-        """Raise or find it, and leave its kubeconfig in the checkout."""
+        """Start or find it, and put its kubeconfig into the checkout."""
 
     def down(self) -> None:
         """Remove it."""
@@ -36,13 +36,13 @@ class Cluster(Protocol):
         """Return one line; it begins with `running` if the cluster can be used."""
 
     def load_image(self, archive: Path, name: str | None) -> str:
-        """Make an image archive known to the nodes; return the name by which pods use it."""
+        """Load an image archive onto the nodes; return the name that pods use for it."""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
-        """Make a fake device healthy or not."""
+        """Set a fake device healthy or unhealthy."""
 
     def set_network_policies(self, *, enforced: bool) -> None:
-        """Have the nodes enforce NetworkPolicies or not."""
+        """Enable or disable the enforcement of NetworkPolicies on the nodes."""
 
 
 class NodeCluster:
@@ -51,7 +51,7 @@ class NodeCluster:
     name = "node"
 
     def up(self) -> None:
-        """Raise or find it."""
+        """Start or find it."""
         plane = node.up()
         checkout.leave_kubeconfig(plane.kubeconfig)
         link = checkout.LOCAL / "audit.log"
@@ -59,7 +59,7 @@ class NodeCluster:
         link.symlink_to(plane.audit_log)
 
     def down(self) -> None:
-        """Remove every trace of it."""
+        """Remove it completely."""
         node.down()
         (checkout.LOCAL / "audit.log").unlink(missing_ok=True)
 
@@ -74,11 +74,11 @@ class NodeCluster:
         return name or ""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
-        """Tell the device plugin."""
+        """Change it in the device plugin."""
         node.set_device(device, healthy=healthy)
 
     def set_network_policies(self, *, enforced: bool) -> None:
-        """Start or end the program that does."""
+        """Start or stop the program that enforces them."""
         if enforced:
             network_policies.enforce()
         else:
@@ -86,12 +86,12 @@ class NodeCluster:
 
 
 class KindCluster:
-    """A cluster by kind."""
+    """A cluster of kind."""
 
     name = "kind"
 
     def up(self) -> None:
-        """Raise or find it."""
+        """Start or find it."""
         kind.up()
 
     def down(self) -> None:
@@ -108,7 +108,7 @@ class KindCluster:
         return name or ""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
-        """Tell the device plugin in the kind node."""
+        """Change it in the device plugin of the kind node."""
         kind.set_device(device, healthy=healthy)
 
     def set_network_policies(self, *, enforced: bool) -> None:
@@ -117,7 +117,7 @@ class KindCluster:
 
 
 class CurrentCluster:
-    """The cluster of the user's own kubeconfig; nothing on its nodes is ours to change."""
+    """The cluster of the user's own kubeconfig, whose nodes must not be changed."""
 
     name = "current"
 
@@ -142,10 +142,10 @@ class CurrentCluster:
             raise LocalKubernetesError(f"{VARIABLE}=current, but the cluster of $KUBECONFIG does not answer")
 
     def down(self) -> None:
-        """Remove the registry that load_image() may have started; leave all else as it is."""
+        """Remove the registry if load_image() started one; leave everything else as it is."""
         if checkout.KUBECONFIG.exists():
             cluster_registry.remove()
-        tell("the cluster is yours: it stays, and so does what was installed in it")
+        tell("the cluster is your own: it is kept, and so is everything that was installed in it")
 
     def status(self) -> str:
         """Return one line."""
@@ -165,7 +165,7 @@ class CurrentCluster:
         return registry.name_in(inside, name)
 
     def set_device(self, device: str, *, healthy: bool) -> None:
-        """Refuse."""
+        """Reject the command."""
         state = "healthy" if healthy else "unhealthy"
         raise LocalKubernetesError(f"{VARIABLE}=current: {device} cannot be made {state}, no fake devices run there")
 
@@ -194,14 +194,14 @@ def choose() -> Cluster:
 
 
 def chosen() -> Cluster:
-    """Return the kind of cluster that `up` chose in this checkout; without an `up`, the one it would choose."""
+    """Return the kind of cluster that `up` chose in this checkout; before the first `up`, the one it would choose."""
     if os.environ.get(VARIABLE) or not CHOSEN.exists():
         return choose()
     return CLUSTERS[CHOSEN.read_text().strip()]()
 
 
 def up() -> Cluster:
-    """Raise or find a cluster; leave its kubeconfig, kubectl and helm in the checkout."""
+    """Start or find a cluster; put its kubeconfig, kubectl and helm into the checkout."""
     cluster = choose()
     if cluster.name == "current":
         checkout.link_users_tools()
@@ -215,7 +215,7 @@ def up() -> Cluster:
 
 
 def down() -> None:
-    """Remove the cluster and what `up` left in the checkout, except kubectl and helm."""
+    """Remove the cluster and the files that `up` put into the checkout, except kubectl and helm."""
     chosen().down()
     for path in (checkout.KUBECONFIG, CHOSEN):
         path.unlink(missing_ok=True)

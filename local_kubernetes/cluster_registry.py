@@ -1,7 +1,7 @@
-"""A small registry in a cluster that has none.
+"""A small registry for a cluster without one.
 
-Nodes pull from it by a NodePort on their loopback, where container runtimes take plain HTTP. Pushes go through the
-API server (`kubectl port-forward`), so no port of a node has to be reachable from here. The images last as long as the
+Nodes pull from a NodePort on their loopback, where container runtimes use plain HTTP. Pushes use the API server
+(`kubectl port-forward`), so the ports of a node do not have to be reachable from here. The images last as long as the
 registry's pod.
 """
 
@@ -34,7 +34,7 @@ HARMLESS = {
 
 
 def start() -> str:
-    """Start the registry, or find it, and return the name by which the nodes' runtimes pull from it.
+    """Start or find the registry, and return its name for the nodes' runtimes.
 
     Raises:
         LocalKubernetesError: The cluster rejected it, or its pod does not become ready.
@@ -48,7 +48,7 @@ def start() -> str:
 
 
 def remove() -> None:
-    """Remove the registry, if it is there."""
+    """Remove the registry if it exists."""
     _run("delete", "namespace", NAMESPACE, "--ignore-not-found")
 
 

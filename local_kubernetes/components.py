@@ -1,4 +1,4 @@
-"""Command lines of the control plane's programs. Pure: decides flags, starts nothing."""
+"""Command lines of the control plane's programs. Pure: it returns flags and does not start programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where one control plane listens."""
+    """The addresses of one control plane."""
 
     host: str
     """The address by which clients outside reach the API server."""
@@ -45,7 +45,7 @@ class Addresses:
         return ("DNS:localhost", *(f"DNS:{name}" for name in services), *(f"IP:{address}" for address in addresses))
 
 
-#: What kube-apiserver, kube-controller-manager and kube-scheduler need for PodGroups.
+#: The feature gate for PodGroups in kube-apiserver, kube-controller-manager and kube-scheduler.
 _GANGS: Final = "--feature-gates=GenericWorkload=true"
 
 
@@ -71,7 +71,7 @@ def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs:
         f"--bind-address={addresses.bind}",
         f"--advertise-address={addresses.advertise}",
         f"--secure-port={addresses.api_port}",
-        # Endpoints on loopback are invalid: without nodes Service kubernetes.default simply has none.
+        # Endpoints on loopback are invalid: without nodes the Service kubernetes.default does not get endpoints.
         *(["--endpoint-reconciler-type=none"] if loopback else []),
         f"--service-cluster-ip-range={addresses.service_range}",
         f"--tls-cert-file={pki / 'apiserver.crt'}",
@@ -103,9 +103,9 @@ def controller_manager_command(
     Args:
         binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
-        node_grace: Seconds after its last sign of life at which a node and its pods are no longer Ready.
-        qps: Requests per second it may send; the default of 20 would be the slowest part of any test of scale.
-        gangs: Whether it looks after PodGroups.
+        node_grace: Seconds without a heartbeat until a node and its pods are no longer Ready.
+        qps: The limit of requests per second; the default of 20 would be the slowest part of any test of scale.
+        gangs: Whether it handles PodGroups.
     """
     pki = state / "pki"
     return [

@@ -1,7 +1,7 @@
 """A control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler, with all files in one folder.
 
-On loopback it needs no root and no node, and any number of them run side by side; node.py starts the same one
-inside the node's namespaces. It never touches anything outside its state folder.
+On loopback it does not need root or a node, and any number of them run side by side; node.py starts the same one
+inside the node's namespaces. It never changes anything outside its state folder.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ STATE_ENTRIES = ("apiserver", "audit-policy.json", "audit.log", "etcd", "kubecon
 
 
 class PortTakenError(LocalKubernetesError):
-    """A chosen port was not free any more."""
+    """A chosen port was taken in the meantime."""
 
 
 class ControlPlane:
-    """A control plane that has been started; also a context manager that stops it.
+    """A started control plane; also a context manager that stops it.
 
     Args:
         state: Its folder.
-        addresses: Where it listens.
+        addresses: Its addresses.
         enter: A command that runs its arguments inside the namespaces of the programs.
         owner: See processes.Program.
-        minor: The older minor that its programs are of; empty: hyperkube's. etcd is hyperkube's in any case.
-        node_grace: Seconds after its last sign of life at which a node is no longer Ready.
-        gangs: Whether there are PodGroups (scheduling.k8s.io/v1beta1), which Kubernetes has switched off by default.
+        minor: An older minor for its programs; empty: hyperkube's. etcd is hyperkube's in any case.
+        node_grace: Seconds without a heartbeat until a node is no longer Ready.
+        gangs: Whether to enable PodGroups (scheduling.k8s.io/v1beta1), which Kubernetes disables by default.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ControlPlane:
 
     @property
     def api(self) -> ApiClient:
-        """A client with all rights."""
+        """A client with all permissions."""
         admin = Certificate(self.state / "pki" / "admin.crt", self.state / "pki" / "admin.key")
         return ApiClient(
             self.addresses.host, self.addresses.api_port, authority=self.authority.certificate, client=admin
@@ -100,7 +100,7 @@ class ControlPlane:
         if prepare is not None:
             prepare(self)
         self.launch_controllers()
-        # The controller manager makes it; before that every pod is rejected.
+        # The controller manager creates it; before that every pod is rejected.
         path = "/api/v1/namespaces/default/serviceaccounts/default"
         self.api.wait_for(path, what="the default service account", alive=self.check_alive)
 
@@ -110,7 +110,7 @@ class ControlPlane:
         self._start_server("the API server")
 
     def launch_controllers(self) -> None:
-        """Start the programs that act on what the API server holds."""
+        """Start the programs that act on the objects of the API server."""
         command = components.controller_manager_command(
             self._programs(), self.state, node_grace=self._node_grace, gangs=self.gangs
         )
@@ -118,7 +118,7 @@ class ControlPlane:
         self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state, gangs=self.gangs))
 
     def kubeconfig_for(self, user: str, groups: tuple[str, ...] = ()) -> Path:
-        """Make credentials for a user who has the rights that RBAC gives, and no more."""
+        """Create credentials for a user who has only the permissions of RBAC."""
         name = f"user-{content_hash(user, *groups)}"  # a user's name may hold any character
         client = self.authority.issue(name, user, groups=groups)
         path = self.state / "kubeconfigs" / name
@@ -131,13 +131,13 @@ class ControlPlane:
         self.api.wait_for("/readyz", what="the API server after its restart", alive=self.check_alive)
 
     def restart_controllers(self) -> None:
-        """Kill the controllers and the scheduler and start them again: they read again what they know."""
+        """Kill the controllers and the scheduler and start them again: they read their caches again."""
         names = {"kube-controller-manager", "kube-scheduler"}
         processes.stop(p for p in processes.running(self.state) if p.name in names)
         self.launch_controllers()
 
     def restart_server(self, meanwhile: Callable[[Path], object]) -> None:
-        """End etcd and the API server, and start both again: for a backup of etcd, or for going back to one."""
+        """Stop etcd and the API server, and start both again: to back up or restore etcd."""
         processes.stop(p for p in processes.running(self.state) if p.name in {"etcd", "kube-apiserver"})
         meanwhile(self.state / "etcd")
         self._start_server("the API server after etcd's restart")
@@ -152,13 +152,13 @@ class ControlPlane:
         self._etcd("kv/compaction", {"revision": header["revision"], "physical": True})
 
     def stop(self) -> None:
-        """End all programs and forget the data; the audit log and the programs' logs stay."""
-        # At once, because a server that says good-bye to a dead etcd does so for a minute.
+        """Stop all programs and delete the data; the audit log and the programs' logs are kept."""
+        # Killed, because the shutdown of a server whose etcd is dead takes a minute.
         processes.stop(processes.running(self.state))
         shutil.rmtree(self.state / "etcd", ignore_errors=True)
 
     def check_alive(self) -> None:
-        """Raise if one of the programs that were started has died."""
+        """Raise an exception if a started program has died."""
         check_alive(self.state)
 
     def _write_files(self) -> None:
@@ -248,7 +248,7 @@ def start_owned(
     stop_orphans()
     for attempt in range(1, TRIES + 1):
         minor = os.environ.get(MINOR_VARIABLE, "")
-        # While thousands of pods are simulated, the signs of life of the nodes come minutes late.
+        # While thousands of pods are simulated, the heartbeats of the nodes come minutes late.
         grace = 600 if kwok_nodes else 50
         plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace, gangs=gangs)
         try:
@@ -276,7 +276,7 @@ def check_alive(state: Path) -> None:
     """
     dead = processes.dead(state)
     if dead:
-        time.sleep(0.2)  # a program that is being executed has no environment, and so no mark, for a moment
+        time.sleep(0.2)  # during exec a process briefly does not have an environment, and so no mark
     for log in dead & processes.dead(state):
         text = log.read_text(errors="replace")
         kind = PortTakenError if "address already in use" in text else LocalKubernetesError
@@ -284,13 +284,13 @@ def check_alive(state: Path) -> None:
 
 
 def stop_state(state: Path) -> None:
-    """End the control plane of a folder and remove what it left there."""
+    """Stop the control plane of a folder and remove its files."""
     processes.stop(processes.running(state.absolute()))
     remove_state(state.absolute())
 
 
 def remove_state(state: Path) -> None:
-    """Remove a control plane's files; its programs are ended first, if some still run."""
+    """Remove a control plane's files, after stopping programs that still run."""
     processes.stop(processes.running(state))
     for entry in STATE_ENTRIES:
         path = state / entry
@@ -303,7 +303,7 @@ def remove_state(state: Path) -> None:
 
 
 def stop_orphans() -> None:
-    """End the control planes whose owners are gone: tests that were killed."""
+    """Stop the control planes whose owners have died: tests that were killed."""
     processes.stop(
         program
         for program in processes.running()

@@ -1,6 +1,6 @@
-"""What the machine must have for each kind of cluster, and what to do about what it lacks.
+"""The requirements of each kind of cluster, and how to meet those that the machine does not meet.
 
-Every check looks at the thing itself: it runs the command or tries the kernel's feature.
+Every check is practical: it runs the command or tries the kernel's feature.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KERNEL_TRIALS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One checked requirement."""
 
     name: str
     present: bool
@@ -63,7 +63,7 @@ class Check:
 
 
 def control_plane_checks() -> Iterator[Check]:
-    """Look at what a control plane on loopback needs."""
+    """Check the requirements of a control plane on loopback."""
     yield Check("Linux", sys.platform == "linux", "use a Linux machine, or one where Docker and kind run")
     yield Check(
         f"Go ({go_on_path() or f'none on PATH: PyPI package {GO_WHEEL} will be used'})",
@@ -74,7 +74,7 @@ def control_plane_checks() -> Iterator[Check]:
 
 
 def node_checks() -> Iterator[Check]:
-    """Look at what the one-node cluster needs beyond a control plane."""
+    """Check the additional requirements of the one-node cluster."""
     root = os.geteuid() == 0
     yield Check("root", root, "run as root (sudo), or use `control-plane up`, which needs no root and has no node")
     for command in PACKAGES:
@@ -93,7 +93,7 @@ def node_checks() -> Iterator[Check]:
 
 
 def current_checks() -> Iterator[Check]:
-    """Look at what it takes to use a cluster that the user has already."""
+    """Check the requirements for using an existing cluster of the user."""
     kubectl = "install it: https://kubernetes.io/docs/tasks/tools"
     yield Check("command kubectl", shutil.which("kubectl") is not None, kubectl)
     helm = shutil.which("helm") is not None or go_on_path() is not None or _has_module("venv")
@@ -103,7 +103,7 @@ def current_checks() -> Iterator[Check]:
 
 
 def examine(*, node: bool) -> list[Check]:
-    """Look at everything."""
+    """Check everything."""
     return [*control_plane_checks(), *(node_checks() if node else ())]
 
 
@@ -134,7 +134,7 @@ def test_commands() -> tuple[str, ...]:
 
 
 def docker_answers() -> bool:
-    """Return whether Docker can be used: its command alone, without a daemon that answers, can not."""
+    """Return whether Docker can be used: the command alone is not enough without a running daemon."""
     asked = ["docker", "info"]
     return bool(shutil.which("docker")) and subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
@@ -166,7 +166,7 @@ def cgroup_controllers() -> set[str]:
 
 def _apt_install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    # The services that come with the packages are of no use here, and a policy of 101 keeps them from starting.
+    # The services of these packages are not needed, and a policy of 101 keeps them from starting.
     policy = Path("/usr/sbin/policy-rc.d")
     ours = not policy.exists()
     if ours:
@@ -196,7 +196,7 @@ def _has_module(name: str) -> bool:
 
 
 def _works_in_namespaces(script: str) -> bool:
-    # /var/lib, because the cluster's own overlays will lie there.
+    # /var/lib, because the cluster's own overlays will be there.
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="tfcluster-doctor-") as folder:
         prepare = "mkdir lower upper work top"
         command = ["unshare", "--mount", "--net", "sh", "-ec", f"{prepare}; {script}"]

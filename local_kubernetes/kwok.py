@@ -53,7 +53,7 @@ def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
             "--node-ip=127.0.0.1",
             "--node-port=0",
             "--server-address=",
-            # It keeps no leases by itself, and nodes without them are NotReady after 50 s: renewed every 30 s.
+            # It does not renew leases by itself, and nodes without them are NotReady after 50 s: renewed every 30 s.
             "--node-lease-duration-seconds=120",
             "--v=WARN",  # at INFO it writes a line for every patch
         ],
@@ -74,7 +74,7 @@ def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
 
 
 def node(name: str) -> dict[str, Any]:
-    """Return a Node that kwok takes for its own."""
+    """Return a Node that kwok manages."""
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
     return {
         "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""NetworkPolicies on the one-node cluster, where nobody enforces them until this is asked to.
+"""NetworkPolicies on the one-node cluster, which are not enforced by default.
 
-Azure's Network Policy Manager then writes iptables chains and IP sets into the node's network namespace, and nowhere
-else. They judge what is forwarded, so pods are cut off from each other and from the machine, but never from the node's
-own kubelet and its probes.
+Azure's Network Policy Manager then writes iptables chains and IP sets into the node's network namespace only. They
+filter forwarded packets, so pods are isolated from each other and from the machine, but never from the node's own
+kubelet and its probes.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def enforce() -> None:
 
 
 def ignore() -> None:
-    """Have the node enforce no NetworkPolicy any longer, and leave no rule behind, however the program ended."""
+    """Stop the enforcement on the node, and remove all rules, however the program ended."""
     with locked(LOCK):
         if node_layout.first_process() is None:
-            return  # the rules went with its network
+            return  # the rules were deleted with its network
         processes.stop(_running())
         rules = _in_node("iptables", "-w", "-S").splitlines()
         jumps = [rule.replace("-A", "-D", 1) for rule in rules if rule.startswith("-A FORWARD ") and CHAIN in rule]
         chains = [rule.split()[1] for rule in rules if rule.startswith(f"-N {CHAIN}")]
-        # In one step, so that no packet meets half of them.
+        # Atomic, so that packets do not meet half of the rules.
         lines = [
             "*filter",
             *jumps,
@@ -66,7 +66,7 @@ def ignore() -> None:
             "COMMIT",
         ]
         _in_node("iptables-restore", "-w", "--noflush", stdin="\n".join(lines) + "\n")
-        # All sets of this namespace are the program's, as kube-proxy has none in its iptables mode.
+        # All sets of this namespace belong to the program: kube-proxy does not use sets in its iptables mode.
         _in_node("ipset", "flush")
         _in_node("ipset", "destroy")
 

@@ -1,9 +1,9 @@
 """A cluster of one real node on this machine: containerd, kubelet, kube-proxy, CoreDNS and fake GPUs.
 
-All of it runs in mount, network, PID and IPC namespaces of its own. The kernel then does the clean-up: when the first
-process of the PID namespace ends, every other one in it is killed, and with the last one the mounts and the
-network are gone, however the run ended. What is left are folders and control groups, which clear() removes.
-There is at most one such cluster on a machine, in STATE, whichever checkout started it. Needs root.
+All of it runs in its own mount, network, PID and IPC namespaces. The kernel then does the clean-up: when the first
+process of the PID namespace ends, all others are killed, and with the last one the mounts and the network are
+removed, however the run ended. Only folders and control groups are left, which clear() removes. There is at most one
+such cluster on a machine, in STATE, whichever checkout started it. Needs root.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def up() -> ControlPlane:
 
 
 def down() -> None:
-    """End the cluster and remove every trace of it."""
+    """Stop the cluster and remove it completely."""
     _check_root()
     with locked(LOCK):
         clear()
 
 
 def whats_wrong() -> str:
-    """Return why the cluster cannot be used as it is; empty: it can."""
+    """Return why the cluster cannot be used, or ""."""
     if not COMPLETE.exists():
         return "an earlier start did not come to its end" if STATE.exists() else "it is not running"
     if os.geteuid() != 0:
@@ -68,19 +68,21 @@ def whats_wrong() -> str:
 
 
 def clear() -> None:
-    """End whatever runs of the cluster, complete or not, and remove what it left."""
+    """Stop all programs of the cluster, complete or not, and remove their files."""
     programs = node_layout.running()
-    # The first process of the PID namespace goes first and takes the others along; its parent outside buries it.
+    # The first process of the PID namespace is killed first, and with it all others; its parent outside reaps it.
     processes.stop(program for program in programs if node_layout.is_first(program))
     processes.stop(programs)
     if Path("/sys/class/net", CABLE).exists():
-        subprocess.run(["ip", "link", "delete", CABLE], check=False, capture_output=True)  # it may go by itself now
+        subprocess.run(
+            ["ip", "link", "delete", CABLE], check=False, capture_output=True
+        )  # it can disappear by itself now
     for folder in node_layout.cgroup_folders():
         _remove_cgroup(folder)
     if STATE.exists():
         shutil.rmtree(STATE)
     for folder in MOUNT_POINTS:
-        with suppress(OSError):  # absent, or somebody's
+        with suppress(OSError):  # it does not exist, or it is in use
             folder.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""Configuration files of the programs of the one-node cluster. Pure: decides text, writes and starts nothing."""
+"""Configuration files of the programs of the one-node cluster. Pure: it returns texts and does not write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CGROUP = "tfcluster-kubernetes"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Addresses of the node, all of RFC 2544's range for tests, which is routed nowhere."""
+    """Addresses of the node, all of RFC 2544's range for tests, which is not routed."""
 
     node: str = "198.18.254.1"
     """The node's address, where CoreDNS listens too."""
@@ -61,7 +61,7 @@ options = {{ SystemdCgroup = false }}
 
 
 def cni_config(network: Network) -> str:
-    """Return the pod network: a bridge without masquerading, as there is no outside."""
+    """Return the pod network: a bridge without masquerading, because pods cannot reach outside networks."""
     addresses = {
         "type": "host-local",
         "dataDir": "/run/cni-addresses",
@@ -97,11 +97,11 @@ def kubelet_config(state: Path, network: Network) -> str:
         failCgroupV1=False,  # machines with the first version of control groups are common still
         failSwapOn=False,
         enforceNodeAllocatable=["pods"],
-        # A developer's disk is often nearly full; a test cluster must not evict its pods for that.
+        # A developer's disk is often nearly full; a test cluster must not evict its pods because of that.
         evictionHard={"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         imageGCHighThresholdPercent=100,  # never: an image that was loaded by hand cannot be pulled again
         nodeStatusUpdateFrequency="1s",  # a device's change of health shows in the node's allocatable that soon
-        nodeStatusReportFrequency="5m",  # would follow the line above
+        nodeStatusReportFrequency="5m",  # otherwise it would follow the line above
         maxPods=250,
         serializeImagePulls=False,
     )
@@ -126,7 +126,7 @@ def kube_proxy_config(state: Path, network: Network) -> str:
 
 
 def corefile(state: Path, network: Network) -> str:
-    """Return CoreDNS's configuration: the cluster's names, fresh at every question, and no others."""
+    """Return CoreDNS's configuration: only the cluster's names, without caching."""
     listen = f"bind {network.node} {network.node_end}\n    errors"
     return f"""\
 cluster.local {{

@@ -1,4 +1,4 @@
-"""Where the one-node cluster's things are on the machine, and who its processes are. Changes nothing."""
+"""The paths and the processes of the one-node cluster on the machine. Read-only."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def running() -> list[processes.Program]:
 
 
 def first_process() -> int | None:
-    """Return the number that the process with number 1 of the node's PID namespace has out here; None: no node runs."""
+    """Return the process ID, outside, of process 1 of the node's PID namespace; None if the node does not run."""
     return next((program.pid for program in processes.running(STATE) if is_first(program)), None)
 
 
@@ -84,7 +84,7 @@ def is_first(program: processes.Program) -> bool:
 
 
 def cgroup_folders() -> list[Path]:
-    """Return where our control group is or would be: in the one tree of version 2, in each tree of version 1."""
+    """Return the paths of our control group: in the one tree of version 2, in each tree of version 1."""
     return list(_cgroup_folders(Path("/sys/fs/cgroup")))
 
 

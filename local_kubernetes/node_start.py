@@ -63,7 +63,7 @@ class NodeStart:
         folders = node_layout.cgroup_folders()
         for folder in folders:
             folder.mkdir(exist_ok=True)
-        if len(folders) == 1:  # version 2, where a group's children get only the controllers that are handed down
+        if len(folders) == 1:  # version 2: the children of a group get only the controllers that it enables
             for group in (folders[0].parent, folders[0]):
                 present = (group / "cgroup.controllers").read_text().split()
                 (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in present))
@@ -87,7 +87,7 @@ class NodeStart:
             _run("ip", "route", "add", destination, "via", NETWORK.node_end)
 
     def _first_process(self) -> int:
-        """Wait for the process that is number 1 in the new PID namespace; return its number out here."""
+        """Wait for process 1 of the new PID namespace; return its process ID outside."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             if first := node_layout.first_process():
@@ -175,7 +175,7 @@ def _wait_until(condition: Callable[[], bool], *, what: str, seconds: float = 60
 
 
 def _snapshotter() -> str:
-    """Choose overlays if the disk of STATE can carry them, which one that is an overlay itself cannot."""
+    """Choose overlays if the disk of STATE supports them; a disk that is an overlay itself does not."""
     lower, upper, work, top = (STATE / "overlay-trial" / name for name in ("lower", "upper", "work", "top"))
     for folder in (lower, upper, work, top):
         folder.mkdir(parents=True)
@@ -192,13 +192,13 @@ def _run(*command: str | Path, environment: dict[str, str] | None = None) -> Non
 
 def import_image(archive: Path, name: str | None = None) -> None:
     """Import an image into containerd."""
-    # Named as the archive names it, the index would lose its name to the image in it, and with it its content.
+    # Under the archive's own name, the index would lose its name to the image in it, and with it its content.
     naming = ("--index-name", name) if name and name not in _names_in(archive) else ()
     _run("ctr", "--address", STATE / "containerd.sock", "--namespace", "k8s.io", "images", "import", *naming, archive)
 
 
 def _names_in(archive: Path) -> list[str]:
-    """Read the names that a Docker archive gives its image; none of an OCI archive."""
+    """Read the image names in a Docker archive; an OCI archive does not have names here."""
     with tarfile.open(archive) as files:
         try:
             manifest = files.extractfile("manifest.json")

@@ -1,4 +1,4 @@
-"""An OCI image archive made from a few files, without any image tool.
+"""Write an OCI image archive from a few files, without any image tool.
 
 Follows the OCI image layout specification, version 1.0.0: one uncompressed layer, so that an import is one copy.
 """

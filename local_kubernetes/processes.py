@@ -1,7 +1,7 @@
-"""The long-lived programs of a cluster: started apart from us, found again, and stopped.
+"""The long-lived programs of a cluster: start them independently of this process, find them again, and stop them.
 
-A program is recognised by a mark in its environment, which names the program and the cluster's state folder.
-There are no pid files: nothing is stale after a crash, and no other process is ever taken for one of ours.
+A program is recognised by a mark in its environment, which has the names of the program and of the cluster's state
+folder. Without pid files, nothing is stale after a crash, and unrelated processes are never mistaken for ours.
 Linux only: it reads /proc.
 """
 
@@ -33,10 +33,10 @@ class Program:
 
 
 def identity(pid: int) -> str:
-    """Return a name for a process that no later process of the same number has.
+    """Return an identifier for a process that is unique even if its process ID is reused.
 
     Returns:
-        The number and the start time in clock ticks since the machine started; empty if there is no such process.
+        The process ID and the start time in clock ticks since the machine started; empty if the process does not exist.
     """
     with suppress(OSError):
         # The second field is the program's name in parentheses and may itself hold spaces and parentheses.
@@ -58,10 +58,10 @@ def launch(
     mark = {MARK: f"{name}@{state}", OWNER: owner}
     (state / "log").mkdir(exist_ok=True)
     with (state / "log" / f"{name}.log").open("ab") as log:
-        # setsid --fork ends at once, so the program becomes a child of init and never a zombie of ours.
+        # setsid --fork ends immediately, so the program becomes a child of init and never a zombie of ours.
         subprocess.run(
             [*enter, "setsid", "--fork", *arguments],
-            # Not ours as a whole: a proxy or a kubeconfig of the user's would lead the programs astray.
+            # Not the whole environment: a proxy or a kubeconfig of the user would misdirect the programs.
             env={"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "HOME": "/", **mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -90,7 +90,7 @@ def dead(state: Path) -> set[Path]:
 def _program(pid: int) -> Program | None:
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
+    except OSError:  # it has ended, or belongs to another user
         return None
     values = dict(variable.decode(errors="replace").partition("=")[::2] for variable in variables)
     name, separator, state = values.get(MARK, "").partition("@")
@@ -98,13 +98,13 @@ def _program(pid: int) -> Program | None:
 
 
 def stop(programs: Iterable[Program], *, grace: float = 0) -> None:
-    """End programs and wait until they are gone."""
+    """Stop programs and wait until they have ended."""
     handles = []
     try:
         for program in programs:
             with suppress(ProcessLookupError):
                 handle = os.pidfd_open(program.pid)
-                # Look again now that the handle pins the process: the number may have been given to another.
+                # Check again now that the handle pins the process: its process ID can have been reused before.
                 if _program(program.pid) != program:
                     os.close(handle)
                     continue
@@ -121,7 +121,7 @@ def stop(programs: Iterable[Program], *, grace: float = 0) -> None:
 
 
 def _left_after(seconds: float, handles: Sequence[int]) -> list[int]:
-    """Wait for the processes' ends; return the handles of those that live on."""
+    """Wait for the processes to end; return the handles of those that still run."""
     left = list(handles)
     deadline = time.monotonic() + seconds
     while left and (rest := deadline - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""What the user reads while this tool works: one line a step on standard error, and one kind of failure.
+"""The tool's output to the user: one line a step on standard error, and one kind of failure.
 
 Standard output stays free for answers (``status``, ``doctor``), so that scripts can read them.
 """
@@ -9,9 +9,9 @@ import sys
 
 
 class LocalKubernetesError(Exception):
-    """Something the user can act on; its message says what."""
+    """A failure that the user can fix; its message says how."""
 
 
 def tell(line: str) -> None:
-    """Print one line about what happens now."""
+    """Print one line about the current step."""
     print(f"local_kubernetes: {line}", file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def given() -> str:
-    """Return the registry that the user names; empty: none."""
+    """Return the registry that the user configured, or ""."""
     return os.environ.get(VARIABLE, "").strip().removeprefix("https://").strip("/")
 
 
@@ -31,15 +31,15 @@ def name_in(registry: str, name: str) -> str:
 
 
 def push(archive: Path, name: str) -> None:
-    """Copy an image into a registry, by skopeo or else by Docker, with the credentials that they keep.
+    """Copy an image into a registry, with skopeo or else with Docker, using their stored credentials.
 
     Raises:
-        LocalKubernetesError: There is no program to do it, or the registry rejected.
+        LocalKubernetesError: Neither program is installed, or the registry rejected the image.
     """
     if not shutil.which("skopeo") and docker_answers():
         tell(f"pushing {name}, by Docker")
         loaded = _run("docker", "load", "--quiet", "--input", archive)
-        # "Loaded image: NAME", or "Loaded image ID: DIGEST" where the archive names none.
+        # "Loaded image: NAME", or "Loaded image ID: DIGEST" if the archive does not name the image.
         _run("docker", "tag", loaded.strip().rpartition(": ")[2], name)
         _run("docker", "push", "--quiet", name)
         return

@@ -12,17 +12,17 @@ from local_kubernetes import binaries, processes
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
-#: The name by which its chart installs it; pods name it in their schedulerName.
+#: The scheduler's name in its chart; pods set it in their schedulerName.
 SCHEDULER = "scheduler-plugins-scheduler"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-#: Pods that it turned away for the sake of another of their gang are called by no pod that goes: without this they wait
-#: for five minutes after there is room.
+#: Pods that were rejected because of another pod of their gang are not retried when a pod is deleted: without this
+#: they wait for five minutes although there is room.
 _LOOK_AGAIN = "--pod-max-in-unschedulable-pods-duration=5s"
 _DEFINITION = "scheduling.x-k8s.io_podgroups.yaml"
 
 
 def define_pod_groups(plane: ControlPlane) -> None:
-    """Install the definition of its PodGroups, from its sources; returns when they are served."""
+    """Install the CRD of its PodGroups, from its sources; returns when they are served."""
     source = binaries.module_source(binaries.SCHEDULER_PLUGINS) / "config" / "crd" / "bases" / _DEFINITION
     definition = yaml.safe_load(source.read_text())
     plane.api.create(_DEFINITIONS, definition)
@@ -36,7 +36,7 @@ def define_pod_groups(plane: ControlPlane) -> None:
 
 
 def start(plane: ControlPlane, *, owner: str = "") -> None:
-    """Start the scheduler; the definition of its PodGroups must be there."""
+    """Start the scheduler; the CRD of its PodGroups must be installed."""
     program = binaries.scheduler_plugins() / "scheduler"
     kubeconfig = plane.write_component_kubeconfig("scheduler-plugins", "scheduler-plugins", groups=("system:masters",))
     profile = {

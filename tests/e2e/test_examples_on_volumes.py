@@ -83,7 +83,7 @@ def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Call
     assert deleted.returncode == 0, deleted.stderr
     kept.await_replaced(CHIEF, uid)
 
-    assert int(await_log(kept, CHIEF, r"^(\d+) passes were made before")[1]) >= 2
+    assert int(await_log(kept, CHIEF, r"^(\d+) passes were completed before")[1]) >= 2
     kept.await_success("digits-kept")
     assert kept.status("digits-kept")["restarts"] == 0
     assert re.search(r"^done: accuracy 0\.[89]", kept.logs(CHIEF), re.MULTILINE)

@@ -1,6 +1,6 @@
-"""The world of the tests that need Kubernetes: one real control plane for the session, a namespace for each test.
+"""Fixtures of the tests that need Kubernetes: one real control plane per session, a namespace per test.
 
-Nothing here starts unless a test asks for it, so unit tests stay free of it.
+Nothing here starts unless a test requests it, so unit tests do not need it.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from support.world import World  # noqa: E402 - after the path
 
 pytest_plugins = ["support.skips"]
 
-# A busy machine makes no test fail: how long an example takes says nothing of the code.
+# Without a deadline: a busy machine must not fail a test.
 slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-# The same examples in each run, so that a change is judged by what it changes; HYPOTHESIS=random looks for others.
+# The same examples in each run, so that a failure points to the change; HYPOTHESIS=random tries others.
 settings.register_profile("same", derandomize=True, database=None, **slow)
 settings.register_profile("random", print_blob=True, **slow)
 settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # NB: whoever runs the tests in the background of a script has Ctrl-C ignored, and so has every program they start.
+    # In the background of a script, Ctrl-C is ignored, also by every program that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def has_tensorflow() -> bool:
-    """Say whether TensorFlow is installed here; tests/tensorflow, a folder without a module, is not it."""
+    """Return whether TensorFlow is installed; tests/tensorflow, a folder without a module, does not count."""
     found = importlib.util.find_spec("tensorflow")
     return found is not None and found.origin is not None
 
 
-#: They run in an environment of their own (`make tensorflow-tests`), which has no Kubernetes client for this file.
+#: They run in a separate environment (`make tensorflow-tests`) without a Kubernetes client for this file.
 collect_ignore = [] if has_tensorflow() else ["tensorflow"]
 
 
 def pytest_report_header() -> str:
-    """Say which tests are left out."""
+    """Report which tests are left out."""
     return "tests/tensorflow is left to `make tensorflow-tests`" if collect_ignore else "with tests/tensorflow"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the programs that tests need before the first of them: minutes the first time, none of it a test's."""
+    """Build the programs that tests need before the first test: it takes minutes the first time, but no test's time."""
     needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm", "prometheus_built"}:
         return
@@ -85,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def prometheus_built() -> Path:
-    """The folder of Prometheus and promtool; a test that uses them asks for it, so that they are built in time."""
+    """The folder of Prometheus and promtool; tests that use them request it, so that they are built in time."""
     return prometheus.programs()
 
 
@@ -101,19 +101,19 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="session")
 def admin(control_plane) -> client.ApiClient:
-    """The official client as an administrator, on a server that knows the TFCluster kind."""
+    """The official client as an administrator, on a server with the CRD."""
     return client_of(control_plane)
 
 
 @pytest.fixture(scope="session")
 def objects(admin: client.ApiClient) -> Objects:
-    """The administrator's access to objects as dicts."""
+    """Administrator access to objects as dicts."""
     return Objects(admin)
 
 
 @pytest.fixture(scope="session")
 def new_namespace(objects: Objects) -> Callable[[], str]:
-    """Makes namespaces for tests that need more than one."""
+    """Creates namespaces for tests that need several."""
 
     def create() -> str:
         name = f"test-{uuid.uuid4().hex[:8]}"
@@ -125,7 +125,7 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
 
 @pytest.fixture(scope="session")
 def garbage_collector(objects: Objects, new_namespace: Callable[[], str]) -> None:
-    """The garbage collector has noticed that there are TFClusters; where it started before the CRD, that takes 30 s."""
+    """Wait until the garbage collector has discovered TFClusters; if it started before the CRD, that takes 30 s."""
     name = new_namespace()
     owner = objects.create(TFCLUSTERS, name, tfcluster("owner").job("worker").spec(suspend=True).build())
     reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
@@ -141,7 +141,7 @@ def garbage_collector(objects: Objects, new_namespace: Callable[[], str]) -> Non
 
 @pytest.fixture
 def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
-    """A fresh namespace, deleted afterwards (nobody waits for that)."""
+    """A new namespace, deleted afterwards without waiting."""
     name = new_namespace()
     yield name
     delete_namespace(objects, name)
@@ -149,13 +149,13 @@ def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[st
 
 @pytest.fixture
 def world(objects: Objects, namespace: str) -> World:
-    """The test's own namespace in the words of a TFCluster."""
+    """The World of the test's own namespace."""
     return World(objects, namespace)
 
 
 @pytest.fixture
 def kubelet(objects: Objects, namespace: str) -> Iterator[StandInKubelet]:
-    """Plays the kubelet for the pods of the test's namespace."""
+    """The kubelet for the pods of the test's namespace."""
     stand_in = StandInKubelet(objects, namespace)
     yield stand_in
     stand_in.close()
@@ -163,7 +163,7 @@ def kubelet(objects: Objects, namespace: str) -> Iterator[StandInKubelet]:
 
 @pytest.fixture(scope="session")
 def kubectl(control_plane, admin) -> Callable[..., subprocess.CompletedProcess[str]]:  # noqa: ARG001 - wants the CRD
-    """Runs kubectl as an administrator; the caller judges the exit status."""
+    """Runs kubectl as an administrator; the caller checks the exit status."""
     from local_kubernetes.binaries import hyperkube
 
     program = [str(hyperkube()), "kubectl", "--kubeconfig", str(control_plane.kubeconfig)]
@@ -184,7 +184,7 @@ def audit(control_plane, objects: Objects) -> AuditLog:
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane, objects: Objects) -> Path:
-    """The kubeconfig of a user who has the operator's rights and no other."""
+    """The kubeconfig of a user with exactly the operator's permissions."""
     grant_operator_rights(objects)
     return Path(control_plane.kubeconfig_for(OPERATOR_USER))
 
@@ -199,9 +199,9 @@ def operator_process(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def operator(operator_process: OperatorProcess) -> Iterator[OperatorProcess]:
-    """The running operator; the test may kill and start it as it likes, but the operator may not log a traceback.
+    """The running operator; tests can kill and start it, but it must not log a traceback.
 
-    It is shared: a test that leaves it stopped, or started in another way, costs the next one a start.
+    It is shared: a test that stops it, or starts it differently, costs the next test a start.
     """
     operator_process.restore()
     with no_traceback(operator_process):
@@ -212,7 +212,7 @@ def operator(operator_process: OperatorProcess) -> Iterator[OperatorProcess]:
 def shared_world(
     operator_process: OperatorProcess, objects: Objects, new_namespace: Callable[[], str]
 ) -> Iterator[World]:
-    """One namespace for the tests of a module that only look, with the operator running."""
+    """One namespace for the read-only tests of a module, with the operator running."""
     operator_process.restore()
     name = new_namespace()
     yield World(objects, name)

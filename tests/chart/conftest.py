@@ -1,4 +1,4 @@
-"""The world of the chart's tests: the real helm, and a bare API server that does not know the TFCluster kind."""
+"""Fixtures of the chart's tests: the real helm, and an API server without the CRD."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="session")
 def bare_server(tmp_path_factory: pytest.TempPathFactory):
-    """A control plane of the chart's own, which knows no TFCluster; what a file installs, it takes away."""
+    """A separate control plane without the CRD; each test file deletes what it installs."""
     from local_kubernetes.control_plane import start
 
     plane = start(Path(tmp_path_factory.mktemp("bare-server")))
@@ -32,7 +32,7 @@ def bare_server(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="session")
 def server(bare_server) -> Objects:
-    """A server with three namespaces, all of which take restricted pods only."""
+    """A server with three namespaces that accept only restricted pods."""
     objects = access(bare_server.kubeconfig)
     for name in (HOME, WATCHED, FOREIGN):
         objects.create(NAMESPACES, "", {"metadata": {"name": name, "labels": RESTRICTED}})
@@ -41,7 +41,7 @@ def server(bare_server) -> Objects:
 
 @pytest.fixture(scope="session")
 def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: ARG001 - wants the namespaces
-    """Runs helm on the server, and wants it to succeed."""
+    """Runs helm on the server; it must succeed."""
 
     def run(*arguments: Any, values: Object | None = None, namespace: str = HOME) -> str:
         place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", namespace)
@@ -65,7 +65,7 @@ def kubectl(bare_server) -> Callable[..., str]:
 
 @pytest.fixture
 def install(on_server: OnServer, request) -> Iterator[Callable[[Object], str]]:
-    """Installs the chart and gives the release's name; it is uninstalled afterwards, if it is still there."""
+    """Installs the chart and returns the release's name; it is uninstalled afterwards if it still exists."""
     release = request.node.originalname.replace("_", "-").removeprefix("test-")[:40]
 
     def run(values: Object) -> str:

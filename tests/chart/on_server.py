@@ -1,4 +1,4 @@
-"""Releases on a real API server, and the people who use what they install."""
+"""Releases on a real API server, and their users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support import rbac
 from support.objects import CRDS, Kind, Objects
 from support.waiting import eventually
 
-#: The namespace of the releases, one that they watch, and one that is none of their business.
+#: The namespace of the releases, one that they watch, and an unrelated one.
 HOME, WATCHED, FOREIGN = "home", "watched", "foreign"
 CRD: Final = "tfclusters.tfcluster.dev"
 DEPLOYMENTS: Final = Kind("apps/v1", "deployments")
@@ -23,17 +23,17 @@ Rights = Mapping[tuple[str, str], Sequence[str]]
 
 
 def access(kubeconfig: Path) -> Objects:
-    """Open the access of whoever a kubeconfig belongs to."""
+    """Return API access with a kubeconfig."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     return Objects(client.ApiClient(configuration))
 
 
 def forget_definition(server: Objects) -> None:
-    """Make the server one that knows no TFCluster: an earlier test's release has left the definition."""
+    """Delete the CRD that the release of an earlier test has left."""
     server.delete(CRDS, "", CRD)
     eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
-    # For a moment the server still names the group, and helm fails where it looks for a kind in it.
+    # For a moment the server still lists the group, and helm fails to find a kind in it.
     eventually(
         lambda: {group["name"] for group in server.request("GET", "/apis")["groups"]},
         lambda names: "tfcluster.dev" not in names,
@@ -42,14 +42,14 @@ def forget_definition(server: Objects) -> None:
 
 
 def grant(server: Objects, user: str, namespace: str, rights: Rights, *, names: Sequence[str] = ()) -> None:
-    """Return a user rights in a namespace, and return when they count.
+    """Grant a user permissions in a namespace, and wait until they are in effect.
 
     Args:
-        server: the administrator's access.
-        user: who gets them.
-        namespace: where.
-        rights: the rights.
-        names: the objects that they are for, if they are not for all.
+        server: access as an administrator.
+        user: the user.
+        namespace: the namespace.
+        rights: the permissions.
+        names: the objects that they cover; by default all.
     """
     limit = {"resourceNames": list(names)} if names else {}
     rules = [

@@ -1,6 +1,6 @@
-"""The chart as helm renders it: objects that tests can look into.
+"""The chart as helm renders it, as objects for tests.
 
-It decides how helm is called, apart from the user's own configuration of it; it needs no cluster.
+Helm runs without the user's own configuration and without a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML in which a key may be there only once; by the C library: the definition alone takes PyYAML over a second."""
+    """A YAML loader that rejects duplicate keys; it uses the C library: in pure Python the CRD takes over a second."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value]
@@ -35,11 +35,11 @@ def read_yaml(text: str) -> list[Object]:
 
 
 class Helm:
-    """The real helm, with a home of its own.
+    """The real helm, with a separate home.
 
     Args:
         program: the binary.
-        home: a folder for what it keeps.
+        home: a folder for its files.
     """
 
     def __init__(self, program: Path, home: Path) -> None:
@@ -50,7 +50,7 @@ class Helm:
         self._rendered: dict[str, list[Object]] = {}
 
     def run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run one command with these values of the user; the caller judges the exit status."""
+        """Run one command with the user's values; the caller checks the exit status."""
         given = [] if values is None else ["--values", "-"]
         return subprocess.run(
             [self._program, *arguments, *given],
@@ -70,15 +70,15 @@ class Helm:
         namespace: str = "home",
         tests: bool = False,
     ) -> list[Object]:
-        """Return all objects of a release; nobody may change them, as the same values are rendered only once.
+        """Return all objects of a release, which are cached and must not be changed.
 
         Args:
-            values: what the user sets. Where it says nothing of ``crds``, the definition of the kind, whose rendering
-                takes longer than all the rest, is left out: ``{"crds": {}}`` has it.
+            values: the user's values. Unless they have ``crds``, the CRD is left out, because rendering it takes longer
+                than all the rest: ``{"crds": {}}`` includes it.
             options: of ``helm template``.
             release: its name.
-            namespace: where it is installed.
-            tests: whether with what is there for the time of ``helm test`` alone.
+            namespace: of the release.
+            tests: whether to include only the objects of ``helm test``.
         """
         given = {"crds": {"enabled": False}, **(values or {})}
         without = () if tests else ("--skip-tests",)
@@ -91,14 +91,14 @@ class Helm:
         return self._rendered[key]
 
     def refusal(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Have values rejected by the schema, before anything is made; return what is said of each place."""
+        """Return the schema's errors for values, by path."""
         answer = self.run("template", "r", CHART, values=values)
         assert answer.returncode != 0
         assert answer.stdout == ""
         assert "don't meet the specifications of the schema" in answer.stderr
         told: dict[str, str] = {}
         for place, words in re.findall(r"^ *- at '(.*?)': (.+)$", answer.stderr, re.MULTILINE):
-            if words != "validation failed":  # which only says that more is said of its parts
+            if words != "validation failed":  # it only says that its parts have errors
                 told[place] = f"{told.get(place, '')} {words}".strip()
         return told
 
@@ -114,12 +114,12 @@ def the_only(objects: Sequence[Object], kind: str) -> Object:
 
 
 def look(objects: Sequence[Object], where: str) -> Any:
-    """Give what is at a place of the objects; None where it, its object, or a part of the way to it is missing.
+    """Return the value at a path in the objects; None if it, its object, or a part of the path is missing.
 
     Args:
-        objects: all of them.
-        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind of which there is at most one; or
-            ``Kind:name.path``, for one of several.
+        objects: all objects.
+        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind with at most one object; or ``Kind:name.path``, for
+            one of several.
     """
     kind, *steps = re.findall(r"[^.\[\]]+", where)
     kind, _, name = kind.partition(":")
@@ -138,7 +138,7 @@ def selects(selector: Object, labels: Object) -> bool:
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Flatten values: ``image.tag`` and what it is; an empty object is a leaf, and so is one of those named."""
+    """Flatten values: ``image.tag`` and its value; empty objects and the named paths are leaves."""
     for name, value in values.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value and path not in whole:
@@ -151,8 +151,8 @@ def nest(path: str, value: Any) -> Object:
     """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``.
 
     Args:
-        path: the leaf, ``watchNamespaces.0`` for an item; or with slashes, as helm tells where a wrong value is.
-        value: what it is set to.
+        path: the leaf, ``watchNamespaces.0`` for an item; or with slashes, as in helm's error messages.
+        value: its value.
     """
     steps = path[1:].split("/") if path.startswith("/") else path.split(".")
     for step in reversed(steps):
@@ -161,7 +161,7 @@ def nest(path: str, value: Any) -> Object:
 
 
 def merge(*given: Mapping[str, Any]) -> Object:
-    """Return values as one; the later ones win."""
+    """Merge values; the later ones have priority."""
     merged: Object = {}
     for values in given:
         for name, value in values.items():

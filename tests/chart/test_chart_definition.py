@@ -1,4 +1,4 @@
-"""The definition of the kind through the lives of releases: brought, upgraded, kept, and never taken from another."""
+"""The CRD in the life of releases: installed, upgraded, kept, and never taken from another release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unknown(server: Objects) -> None:
 
 
 def chart_with(short_name: str, folder: Path) -> Path:
-    """Copy the chart, and give its definition another short name."""
+    """Copy the chart, and change the short name in its CRD."""
     chart = shutil.copytree(CHART, folder)
     path = chart.joinpath(*PATH)
     text = path.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def newer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """The chart as it once was: the definition lies in the folder crds, and helm installs it once, without a mark."""
+    """An earlier form of the chart: the CRD is in the folder crds, and helm installs it once, without a mark."""
     chart = chart_with("tfold", tmp_path / "older")
     (chart / "templates" / "crd.yaml").unlink()
     (chart / "crds").mkdir()
@@ -60,7 +60,7 @@ def uid_of_the_definition(server: Objects) -> str:
 
 
 def store_a_cluster(server: Objects, name: str = "stays", **replicas: int) -> str:
-    """Store a TFCluster as soon as there can be one, and give its UID."""
+    """Store a TFCluster as soon as possible, and return its UID."""
     body = tfcluster(name)
     for job, count in (replicas or {"worker": 1}).items():
         body.job(job, replicas=count)
@@ -69,7 +69,7 @@ def store_a_cluster(server: Objects, name: str = "stays", **replicas: int) -> st
 
 
 def hand_over(kubectl: Callable[..., str], notes: str) -> None:
-    """Do what the notes of a release say to give it the definition."""
+    """Follow the notes of a release that give it the CRD."""
     commands = [line.strip() for line in notes.splitlines() if line.strip().startswith("kubectl") and " crd " in line]
     assert len(commands) == 2
     for command in commands:
@@ -85,7 +85,7 @@ def test_chart_has_the_definition(helm: Helm):
 
 
 def test_chart_without_the_definition_says_what_to_do(helm: Helm, tmp_path: Path):
-    """Flux leaves symbolic links out of what it packs of a Git repository."""
+    """Flux leaves symbolic links out of its packages of a Git repository."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("tfcluster.yaml"))
     answer = helm.run("template", "r", chart)
@@ -96,7 +96,7 @@ def test_chart_without_the_definition_says_what_to_do(helm: Helm, tmp_path: Path
 def test_definition_lives_through_upgrade_rollback_and_uninstallation(
     server: Objects, install, on_server: OnServer, newer: Path
 ):
-    """Releases bring the kind and keep it up to date, and back at a rollback; it and every TFCluster outlive them."""
+    """Releases install, upgrade and roll back the CRD; the CRD and every TFCluster outlive them."""
     release = install({})
     uid, definition = store_a_cluster(server), uid_of_the_definition(server)
     assert short_names(server) == ["tfc"]
@@ -106,7 +106,7 @@ def test_definition_lives_through_upgrade_rollback_and_uninstallation(
     assert short_names(server) == ["tfc"]
     on_server("uninstall", release)
     assert uid_of_the_definition(server) == definition
-    # Installed again, the release has the definition again.
+    # Installed again, the release has the CRD again.
     on_server("install", release, newer)
     assert short_names(server) == ["tfnew"]
     assert uid_of_the_definition(server) == definition
@@ -138,7 +138,7 @@ def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnS
 
 
 def follow(place: str, on_server: OnServer, kubectl: Callable[..., str], release: str, chart: Path) -> None:
-    """Do what docs/operate/upgrading.md says, to this release and with this chart."""
+    """Follow docs/operate/upgrading.md for this release and this chart."""
     found = [snippet for snippet in snippets(ROOT / "docs" / "operate" / "upgrading.md") if snippet.place == place]
     assert found, f"the guide has no snippet {place}"
     for command, _ in (told for snippet in found for told in snippet.commands()):
@@ -176,7 +176,7 @@ def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_serve
 def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtures, by name
     server: Objects, on_server: OnServer, kubectl, older: Path, newer: Path, applied
 ):
-    """A release of the older chart is upgraded as it stands; told to, the release then has the definition."""
+    """A release of the older chart can be upgraded; with the documented option, the release then owns the CRD."""
     release = f"taken-on-{applied}".lower()
     on_server("install", release, older)
     if applied:
@@ -187,7 +187,7 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     assert "it is not part of a release" in notes
     assert short_names(server) == before
     hand_over(kubectl, notes)
-    # Where kubectl has applied it, the fields are kubectl's: the notes say how to win them.
+    # If kubectl has applied it, kubectl owns the fields: the notes say how to take them over.
     assert "--force-conflicts" in notes
     on_server("upgrade", release, newer, *(["--force-conflicts"] if applied else []))
     assert short_names(server) == ["tfnew"]
@@ -217,7 +217,7 @@ def test_definition_of_another_release_is_left_alone(server: Objects, install, o
 
 @pytest.mark.exhaustive
 def test_definition_can_go_with_the_release(server: Objects, install, on_server: OnServer):
-    """With ``crds.keep: false`` the definition goes with the release, as the notes have said."""
+    """With ``crds.keep: false`` the CRD is deleted with the release, as the notes have said."""
     release = install({"crds": {"keep": False}})
     assert "EVERY TFCluster" in on_server("get", "notes", release)
     on_server("uninstall", release)
@@ -238,7 +238,7 @@ def test_release_can_leave_the_definition_to_others(server: Objects, install, on
 @pytest.mark.exhaustive
 def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, bare_server):
     bind(server, "tenant", HOME, "ClusterRole", "admin")
-    # Nobody can give rights away that they have not got: here, to TFClusters and to the Lease.
+    # Users cannot grant permissions that they do not have: here, for TFClusters and for the Lease.
     rights = [*look(helm.render(MINIMAL), "Role:r-tfcluster-operator.rules")]
     rights.append({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]})
     grant(server, "tenant", HOME, rights)

@@ -1,4 +1,4 @@
-"""What `make lint-chart` makes of what the linters find, and of the exceptions."""
+"""`make lint-chart`: the linters' findings, and the exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS = [
 
 
 def test_what_no_exception_covers_is_told():
-    """An exception covers its check in the objects that it names, and must cover something; all else is told."""
+    """An exception covers its check in the named objects, and must cover something; all else is reported."""
     assert judge([LIMIT, replace(LIMIT, resource="Deployment.home.s"), *OTHERS], [EXCEPTED]) == [*map(str, OTHERS)]
     assert str(OTHERS[0]) == "CKV_K8S_12 of Deployment.home.r with default values: CPU limits should be set"
     told = r"lint-exceptions.yaml: CKV_K8S_11 of Deployment\.home\..* excepts nothing: remove it"

@@ -1,4 +1,4 @@
-"""What the chart gives Prometheus and Grafana: objects that their operators take, alerts that fire, a dashboard."""
+"""Prometheus and Grafana objects of the chart: objects that their operators accept, alerts that fire, a dashboard."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def alerts() -> list[Object]:
 
 @pytest.mark.parametrize("part", KINDS)
 def test_each_part_comes_alone(helm: Helm, part):
-    """Each of the four is a choice of its own; a cluster without the Prometheus Operator takes the chart as it is."""
+    """Each of the four is a separate option; a cluster without the Prometheus Operator accepts the chart."""
     default = {found["kind"] for found in helm.render()}
     assert not default & PLACES.keys()
     added = {found["kind"] for found in enabled(helm, part)} - default
@@ -98,7 +98,7 @@ def _create_strictly(objects: Objects, body: Object) -> None:
         try:
             objects.request("POST", path, body)
         except ApiException as error:
-            if error.status != 404:  # its kind is being set up
+            if error.status != 404:  # its kind is being initialized
                 raise
             return False
         return True
@@ -120,7 +120,7 @@ def test_promtool_has_nothing_to_say_of_the_rules(tmp_path, helm: Helm):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_alerts_fire_when_they_should():
-    """`promtool test rules` plays each case through: its alert fires with these words, or stays quiet."""
+    """`promtool test rules` runs each case: its alert fires with this text, or stays quiet."""
     answer = prometheus.promtool("test", "rules", PLAYED)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
@@ -141,7 +141,7 @@ def test_each_alert_is_played_through():
 
 
 def test_chart_changes_no_more_of_the_rules_than_it_must(helm: Helm):
-    """The rules of a release are those of the file; the alert that nobody is there speaks of this release alone."""
+    """The rules of a release are those of the file, except that the alert on absence names this release."""
     rendered = the_only(enabled(helm, "rules"), "PrometheusRule")["spec"]
     text = ALERTS.read_text(encoding="utf-8")
     assert text.count("absent(tfcluster_build_info)") == 1
@@ -150,7 +150,7 @@ def test_chart_changes_no_more_of_the_rules_than_it_must(helm: Helm):
 
 
 def test_each_alert_says_what_to_do():
-    """Each alert has a severity, words, a runbook and a row in monitoring.md; no runbook is for another."""
+    """Each alert has a severity, a text, a runbook and a row in monitoring.md; no runbook is for another."""
     for rule in alerts():
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
@@ -162,7 +162,7 @@ def test_each_alert_says_what_to_do():
 
 
 def test_dashboard_is_well_formed(helm: Helm):
-    """It arrives as it is, beside helm's templates; its panels have ids, places and the data source of the variable."""
+    """Helm installs it unchanged; its panels have ids, positions and the data source of the variable."""
     data = the_only(enabled(helm, "dashboard"), "ConfigMap")["data"]
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     assert json.loads(data["tfcluster-operator.json"]) == dashboard

@@ -1,4 +1,4 @@
-"""The admission policy on a real API server: who may write a TFCluster, asked as several users."""
+"""The admission policy on a real API server: which users can write a TFCluster."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ CLUSTERS = {("tfcluster.dev", "tfclusters"): ["create", "get", "patch", "update"
 CREATES_PODS = {("", "pods"): ["create"]}
 USES = {("", "serviceaccounts"): ["use"]}
 SCALES = {("tfcluster.dev", "tfclusters/scale"): ["get", "patch", "update"]}
-#: The most jobs that a TFCluster may have.
+#: The maximal number of jobs of a TFCluster.
 MOST_JOBS = 16
 
 
-#: Return the access of a user, and before that further rights, as those of `grant`.
+#: Returns the access of a user, after granting further permissions, as in `grant`.
 People = Callable[..., Objects]
 
 
 @pytest.fixture(scope="module")
 def people(on_server: OnServer, server: Objects, bare_server) -> Iterator[People]:
-    """Users, while a release's policy is in force in the namespaces HOME and WATCHED."""
+    """Users, while a release's policy is in effect in the namespaces HOME and WATCHED."""
     access_of = cache(lambda user: access(bare_server.kubeconfig_for(user)))
 
     def find(user: str, rights: Rights | None = None, *, namespace: str = HOME, names: Sequence[str] = ()) -> Objects:
@@ -52,7 +52,7 @@ def people(on_server: OnServer, server: Objects, bare_server) -> Iterator[People
 
 @pytest.fixture
 def cluster(server: Objects, people: People) -> Iterator[str]:  # noqa: ARG001 - wants the policy
-    """A TFCluster that an administrator made, which runs as the ServiceAccount robot."""
+    """A TFCluster that an administrator created, which runs as the ServiceAccount robot."""
     server.create(TFCLUSTERS, HOME, manifest(serviceAccountName="robot", name="made"))
     yield "made"
     if server.get(TFCLUSTERS, HOME, "made") is not None:
@@ -66,7 +66,7 @@ def manifest(*, name: str = "c", **pod: str) -> Object:
 
 
 def refusal(request: Callable[[], object]) -> str:
-    """Give the message of a request that the policy refuses; empty where the server takes it or does not know of it."""
+    """Return the message of the policy's rejection; empty if the request is accepted or the policy is not active."""
     try:
         request()
     except ApiException as error:
@@ -79,20 +79,20 @@ def refusal(request: Callable[[], object]) -> str:
 
 
 def refused(user: Objects, body: Object | None = None, *, namespace: str = HOME) -> str:
-    """Have a user create a TFCluster, but for the storing of it, and give the policy's rejection."""
+    """Create a TFCluster as a user with a dry run, and return the policy's rejection."""
     return refusal(
         lambda: user.request("POST", f"{TFCLUSTERS.path(namespace)}?dryRun=All", manifest() if body is None else body)
     )
 
 
 def refused_change(user: Objects, name: str, change: Object) -> str:
-    """Have a user change a TFCluster, and give the policy's rejection."""
+    """Change a TFCluster as a user, and return the policy's rejection."""
     return refusal(lambda: user.patch(TFCLUSTERS, HOME, name, change))
 
 
 @pytest.mark.usefixtures("people")
 def test_policy_has_no_type_errors(server: Objects):
-    """The server checked the expressions against the definition of the kind, and has no warning."""
+    """The server checked the expressions against the CRD, without a warning."""
     found = eventually(
         lambda: server.get(POLICIES, "", POLICY), lambda p: "typeChecking" in p.get("status", {}), what="it is checked"
     )
@@ -102,7 +102,7 @@ def test_policy_has_no_type_errors(server: Objects):
 @pytest.mark.parametrize(
     ("group", "resource", "asked", "more", "harmless"),
     [
-        # A disruptionBudget holds up whoever drains a node.
+        # A disruptionBudget blocks drains of a node.
         (
             "policy",
             "poddisruptionbudgets",
@@ -110,7 +110,7 @@ def test_policy_has_no_type_errors(server: Objects):
             {"jobs": {"worker": {"disruptionBudget": {"minAvailable": "100%"}}}},
             {},
         ),
-        # AllowFrom opens what another policy closes; who only closes is not asked.
+        # AllowFrom opens what another policy closes; closing requires no permission.
         (
             "networking.k8s.io",
             "networkpolicies",
@@ -124,7 +124,7 @@ def test_policy_has_no_type_errors(server: Objects):
 def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 - by name
     server: Objects, people: People, group, resource, asked, more, harmless
 ):
-    """Who asks for a budget or an open policy needs the permission to make it; who has not changed it is not asked."""
+    """Setting a budget or an open policy requires the permission to create it; other edits do not."""
     user = people(resource, CLUSTERS | CREATES_PODS)
     body = merge(manifest(name="held"), {"spec": asked})
     assert f'"{resource}" cannot create {resource} in namespace' in refused(user, body)
@@ -138,7 +138,7 @@ def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 -
 
 
 def test_who_may_not_create_pods_may_not_create_clusters(people: People):
-    """Alice may create TFClusters, and pods elsewhere: she is told which right she lacks, until she has it here."""
+    """Alice can create TFClusters, and pods elsewhere: the message names the permission that she lacks here."""
     alice = people("alice", CLUSTERS)
     people("alice", CREATES_PODS, namespace=WATCHED)
     said = refused(alice)
@@ -150,7 +150,7 @@ def test_who_may_not_create_pods_may_not_create_clusters(people: People):
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
 def test_other_account_needs_the_right_to_use_it(people: People, field: str):
-    """Bob may create pods: he may name ServiceAccount default, and another one only if he may use that one."""
+    """Bob can create pods: he can name ServiceAccount default, and another one only with permission to use it."""
     user = f"bob-{field.lower()}"
     bob = people(user, CLUSTERS | CREATES_PODS)
     assert refused(bob, manifest(**{field: "default"})) == ""
@@ -164,7 +164,7 @@ def test_other_account_needs_the_right_to_use_it(people: People, field: str):
 
 
 def test_role_of_the_documentation_is_enough(server: Objects, people: People):
-    """With the Role that security.md shows, and no other, a user can name the account that it names."""
+    """With only the Role in security.md, a user can name the account in it."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     role, binding, template = (
         one for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for one in read_yaml(block)
@@ -177,12 +177,12 @@ def test_role_of_the_documentation_is_enough(server: Objects, people: People):
     assert refused(people(user), tfcluster("c").job("worker", template=template).build()) == ""
     said = refused(people(user), manifest(serviceAccountName="other"))
     told = said.partition("denied request: ")[2].replace("other", account).replace(HOME, "research")
-    # However the document's lines are broken.
+    # Independent of the document's line breaks.
     assert "".join(told.split()) in "".join(text.split())
 
 
 def test_the_newer_name_of_the_field_wins(server: Objects, people: People):
-    """Where a template has both fields, the policy asks for the account that the API server lets win."""
+    """If a template has both fields, the policy checks the account that the API server prefers."""
     both = people("both", CLUSTERS | CREATES_PODS)
     people("both", USES, names=["mine"])
     fields = {"serviceAccountName": "mine", "serviceAccount": "theirs"}
@@ -196,7 +196,7 @@ def test_the_newer_name_of_the_field_wins(server: Objects, people: People):
 
 
 def test_every_job_is_asked_about(people: People):
-    """With as many jobs as there may be, each with an account of its own, the one that may not be used is named."""
+    """With the maximal number of jobs, each with its own account, the message names the forbidden one."""
     builder = tfcluster("c")
     accounts = [f"robot{number}" for number in range(MOST_JOBS)]
     for number, account in enumerate(accounts):
@@ -208,7 +208,7 @@ def test_every_job_is_asked_about(people: People):
 
 
 def test_policy_can_judge_as_many_jobs_as_there_may_be(helm: Helm):
-    """The policy has a check of the account for each job that the definition allows."""
+    """The policy checks the account of each job that the CRD allows."""
     schema = "CustomResourceDefinition.spec.versions[0].schema.openAPIV3Schema"
     checks = look(helm.render(), "ValidatingAdmissionPolicy.spec.validations")
     assert look(helm.render({"crds": {}}), f"{schema}.properties.spec.properties.jobs.maxProperties") == MOST_JOBS
@@ -229,12 +229,12 @@ def test_policy_can_judge_as_many_jobs_as_there_may_be(helm: Helm):
     ids=["replicas", "account", "image", "job", "another field", "suspend and another field"],
 )
 def test_later_change_is_asked_about_too(server: Objects, people: People, cluster: str, change: Object):
-    """Who may not use the account of a TFCluster may change nothing of what it runs."""
+    """Without permission to use the account of a TFCluster, a user cannot change its pods."""
     carol = people("carol")
     if not may(server, "carol", HOME, ("tfcluster.dev", "tfclusters", "patch")):
         people("carol", CLUSTERS | CREATES_PODS)
     assert '"carol" cannot use ServiceAccount' in refused_change(carol, cluster, {"spec": change})
-    # The field that was set comes off again: that is a change, too.
+    # Removing the field again is a change, too.
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"backoffLimit": 7}})
     assert refused_change(carol, cluster, {"spec": {"backoffLimit": None}})
 
@@ -250,14 +250,14 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
     ids=["suspended", "resumed", "label", "finalizer"],
 )
 def test_what_makes_no_other_pods_is_not_asked_about(server: Objects, people: People, cluster: str, change: Object):
-    """Who may only patch TFClusters may suspend, resume and label one, as a queue and a cleaner do."""
+    """With permission to patch TFClusters, a queue or a cleaner can suspend, resume and label one."""
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"suspend": "suspend" not in change.get("spec", {})}})
     people("nobody").patch(TFCLUSTERS, HOME, cluster, change)
 
 
 @pytest.mark.parametrize("label", ["queue-name", "priority-class"])
 def test_change_of_the_queue_is_asked_about(server: Objects, people: People, cluster: str, label: str):
-    """Who takes a TFCluster out of its queue makes pods: so who cannot create pods may not."""
+    """Taking a TFCluster out of its queue creates pods, so it requires the permission to create pods."""
     queued, another, none = (
         {"metadata": {"labels": {f"kueue.x-k8s.io/{label}": value}}} for value in ("team", "another", None)
     )
@@ -268,7 +268,7 @@ def test_change_of_the_queue_is_asked_about(server: Objects, people: People, clu
 
 
 def test_scaling_is_a_right_of_its_own(server: Objects, people: People, cluster: str):
-    """Who may scale may scale and no more, as with a Deployment: an autoscaler needs no right to create pods."""
+    """The permission to scale covers only scaling, as for a Deployment; an autoscaler does not need more."""
     people("scaler", SCALES)
     for user in ("scaler", "system:serviceaccount:kube-system:horizontal-pod-autoscaler"):
         assert not may(server, user, HOME, ("", "pods", "create"))
@@ -280,7 +280,7 @@ def test_scaling_is_a_right_of_its_own(server: Objects, people: People, cluster:
 
 
 def test_operator_is_not_asked(server: Objects, people: People, cluster: str):
-    """The operator writes the status of a TFCluster whose account it may not use, and deletes it at its end."""
+    """The operator writes the status of a TFCluster whose account it cannot use, and deletes it at its end."""
     grant_operator_rights(server, user="operator")
     operator = people("operator")
     operator.patch(TFCLUSTERS, HOME, cluster, {"status": {"observedGeneration": 1}}, subresource="status")
@@ -290,7 +290,7 @@ def test_operator_is_not_asked(server: Objects, people: People, cluster: str):
 
 
 def test_namespace_administrators_pass(server: Objects, people: People):
-    """The role admin may name any account of its namespace; the role edit may create pods, and name default alone."""
+    """The role admin can name any account of its namespace; the role edit can create pods, and name only default."""
     for user, role in (("head", "admin"), ("member", "edit")):
         bind(server, user, WATCHED, "ClusterRole", role)
     named = manifest(serviceAccountName="robot")
@@ -310,7 +310,7 @@ def test_cluster_administrators_apply(server: Objects):
 
 
 def test_large_clusters_can_be_judged(server: Objects, people: People):
-    """A change of a TFCluster as large as an object can be costs no more than the server lets a policy cost."""
+    """A change of a TFCluster of the maximal size stays within the server's cost limit for a policy."""
     large = people("large", CLUSTERS | CREATES_PODS | USES)
     builder = tfcluster("large")
     for number in range(MOST_JOBS):
@@ -328,7 +328,7 @@ def test_large_clusters_can_be_judged(server: Objects, people: People):
 
 
 def test_policies_of_two_releases_live_side_by_side(server: Objects, people: People, on_server: OnServer):
-    """A second release, cluster-wide and named alike, has a policy of its own; each is for its namespaces."""
+    """A second, cluster-wide release of the same name has its own policy; each is for its namespaces."""
     second = people("second", CLUSTERS, namespace=FOREIGN)
     on_server("install", "first", CHART, namespace=FOREIGN, values={"crds": {"enabled": False}})
     eventually(lambda: refused(second, namespace=FOREIGN), what="its policy is in force everywhere")
@@ -341,11 +341,11 @@ def test_policies_of_two_releases_live_side_by_side(server: Objects, people: Peo
 
 
 def test_policy_can_be_tried_and_switched_off(server: Objects, people: People, on_server: OnServer):
-    """With the action Warn everything passes; switched off, the policy and its binding are gone, and back after."""
+    """With the action Warn everything is accepted; disabled, the policy and its binding are deleted."""
     nobody = people("nobody")
 
     def upgrade(**policy: object) -> None:
-        # The definition stays, and need not be sent each time.
+        # The CRD stays, and need not be sent each time.
         given = {"watchNamespaces": [HOME, WATCHED], "admissionPolicy": policy, "crds": {"enabled": False}}
         on_server("upgrade", "first", CHART, values=given)
 

@@ -1,6 +1,6 @@
-"""The chart on a real API server: what helm installs is accepted, grants what it says, and goes without harm.
+"""The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed.
 
-There are no nodes here, so no operator runs; the end-to-end tests let it run.
+Without nodes no operator runs; the end-to-end tests run it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ FORBIDDEN = [
     ("rbac.authorization.k8s.io", "rolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
 ]
-#: What is where, if the user sets nothing.
+#: The default values of objects' fields.
 DEFAULT = {
     "Deployment.spec.selector": SELECTOR,
-    # Two operators run, one of which leads; an upgrade adds a new one before it takes an old one away.
+    # Two operators run, and one leads; an upgrade adds a new one before it removes an old one.
     "Deployment.spec.replicas": 2,
     "Deployment.spec.strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
     # They prefer two nodes, and an eviction takes one of them at most.
@@ -65,7 +65,7 @@ DEFAULT = {
     },
     f"{POD}.containers[1]": None,
     **{f"{POD}.{field}": None for field in ("initContainers", "volumes", "hostNetwork", "hostPID", "hostIPC")},
-    # Another pod that runs as the operator's account gets no token unless it asks.
+    # Another pod with the operator's account gets a token only if it requests one.
     f"{POD}.automountServiceAccountToken": True,
     "ServiceAccount.automountServiceAccountToken": False,
     f"{CONTAINER}.livenessProbe.httpGet": {"path": "/healthz", "port": "health"},
@@ -74,7 +74,7 @@ DEFAULT = {
 
 
 def granted(server: Objects, release: str, namespace: str) -> list[tuple[str, str, str]]:
-    """List which of the rights needed and forbidden the operator of a release has in a namespace."""
+    """Return which of the needed and forbidden permissions the operator of a release has in a namespace."""
     user = f"system:serviceaccount:{HOME}:{release}-tfcluster-operator"
     return [right for right in NEEDED + FORBIDDEN if may(server, user, namespace, right)]
 
@@ -87,12 +87,12 @@ def test_chart_passes_lint(helm: Helm):
 
 @pytest.mark.parametrize("where", DEFAULT)
 def test_operators_are_restricted_and_kept(helm: Helm, where: str):
-    """Unless somebody chooses otherwise, the operator's pods have no more than they need, and one is always there."""
+    """By default, the operator's pods have only the permissions that they need, and one is always available."""
     assert look(helm.render(), where) == DEFAULT[where]
 
 
 def test_operators_are_found_by_their_labels_and_one_alone_is_not_spread(helm: Helm):
-    """One operator alone is spread over no nodes, and holds up no eviction."""
+    """A single operator is not spread over nodes, and blocks no eviction."""
     assert selects(SELECTOR["matchLabels"], look(helm.render(), "Deployment.spec.template.metadata.labels"))
     alone = helm.render({"replicas": 1})
     assert look(alone, "PodDisruptionBudget") is None
@@ -113,7 +113,7 @@ def test_network_policy_opens_what_the_operator_needs(helm: Helm):
 
 @pytest.mark.parametrize("name", ["1", "r" * 53])
 def test_any_name_of_a_release_will_do(helm: Helm, name: str):
-    """A release may be called 1, and labels stay strings; the longest name gives names that are not too long."""
+    """A release can be called 1, and labels stay strings; the longest name gives names within the limit."""
     for found in helm.render({"crds": {}, "metrics": {"serviceMonitor": {"enabled": True}}}, release=name):
         assert all(isinstance(value, str) for value in found["metadata"]["labels"].values())
         if found["kind"] in {"Deployment", "Service"}:
@@ -122,7 +122,7 @@ def test_any_name_of_a_release_will_do(helm: Helm, name: str):
 
 
 def test_operator_has_its_rights_where_it_watches(server: Objects, install):
-    """A "restricted" namespace takes the operator's pods; it has the rights that it needs where it watches alone."""
+    """A "restricted" namespace accepts the operator's pods; its permissions are only in the watched namespaces."""
     release = install({"watchNamespaces": [WATCHED]})
     eventually(lambda: granted(server, release, WATCHED), lambda found: found == NEEDED, what="it has its rights")
     assert [granted(server, release, namespace) for namespace in (HOME, FOREIGN, "")] == [[], [], []]
@@ -135,10 +135,10 @@ def test_operator_has_its_rights_where_it_watches(server: Objects, install):
 
 @pytest.mark.exhaustive
 def test_upgrade_takes_rights_away(server: Objects, install, on_server):
-    """Cluster-wide the operator has its rights everywhere; upgraded to watch one namespace, it has them there alone."""
+    """Cluster-wide the operator has its permissions everywhere; after the upgrade to one namespace, only there."""
     release = install({})
     eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
-    # Given no value at all, helm would use those of the installation again.
+    # Without any value, helm would reuse those of the installation.
     on_server("upgrade", release, CHART, values={"clusterWide": False})
     eventually(lambda: granted(server, release, FOREIGN), lambda found: not found, what="its rights are gone")
     eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
@@ -155,7 +155,7 @@ def test_missing_namespace_is_told_before_anything_is_made(
         assert answer.returncode != 0
         assert "namespace late does not exist" in answer.stderr
         assert kubectl(*mine) == ""
-    # Rendered without a server nobody can know.
+    # Without a server, rendering cannot know it.
     assert look(helm.render({"watchNamespaces": ["late"]}), "Deployment")
     server.create(NAMESPACES, "", {"metadata": {"name": "late"}})
     on_server("upgrade", "--install", "late", CHART, values={"watchNamespaces": [WATCHED, "late"]})
@@ -168,7 +168,7 @@ def test_missing_namespace_is_told_before_anything_is_made(
 
 @pytest.mark.exhaustive
 def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, install):
-    """Who may view a namespace may read its TFClusters; who may edit it may change them; nobody writes the status."""
+    """A viewer of a namespace can read its TFClusters; an editor can change them; no user role can write the status."""
     install({})
     for user, role in (("reader", "view"), ("writer", "edit")):
         bind(server, user, HOME, "ClusterRole", role)
@@ -204,7 +204,7 @@ def test_server_accepts_every_value(helm: Helm, server: Objects, install, on_ser
 
 
 def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[Object]:
-    """Return what belongs to a release; the definition belongs to the first one that a test has installed."""
+    """Return the objects of a release; the CRD belongs to the first one that a test has installed."""
     found = read_yaml(on_server("get", "manifest", release, namespace=namespace))
     return [one for one in found if one["kind"] != "CustomResourceDefinition"]
 
@@ -222,7 +222,7 @@ def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
 
 @pytest.mark.exhaustive
 def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_server: OnServer, kubectl):
-    """Where somebody deleted the release's namespace, the documented commands remove the rest but the definition."""
+    """After a user deleted the release's namespace, the documented commands remove everything except the CRD."""
     server.create(NAMESPACES, "", {"metadata": {"name": "careless"}})
     values = {"watchNamespaces": [WATCHED], "metrics": EVERYTHING["metrics"]}
     on_server("install", "lost", CHART, namespace="careless", values=values)
@@ -248,7 +248,7 @@ def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_s
 
 @pytest.mark.exhaustive
 def test_notes_tell_who_else_works_there(install, on_server: OnServer):
-    """The notes name each other release in a namespace of this one, and where both work; apart, they say nothing."""
+    """The notes name each other release that works in a namespace of this one; without overlap, none."""
     first = install({"watchNamespaces": [WATCHED, HOME]})
     assert "ANOTHER RELEASE" not in on_server("get", "notes", first)
     lines = {}

@@ -1,4 +1,4 @@
-"""What the chart lets the operator do: exactly what it needs, where it is asked to work, and nothing else."""
+"""The operator's permissions in the chart: exactly those that it needs, in its namespaces, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES, QUEUE_RULES
 
 #: Verbs by API group and resource.
 RULES = {(group, resource): list(verbs) for group, resource, verbs in OPERATOR_RULES}
-#: What it reads in no namespace, and that tells it nothing of anybody's secrets.
+#: Cluster-scoped resources that it reads; they contain no secrets of users.
 CLUSTER_WIDE = {(group, resource): list(verbs) for group, resource, verbs in QUEUE_RULES}
 READS = ["get", "list", "watch"]
 VIEWER_RULES = {("tfcluster.dev", f"tfclusters{part}"): READS for part in ("", "/status", "/scale")}
@@ -31,12 +31,12 @@ TWO: Object = {"watchNamespaces": ["one", "two"]}
 
 
 def for_clusters(objects: list[Object], kind: str) -> list[Object]:
-    """Return the Roles or RoleBindings but those for the election."""
+    """Return the Roles or RoleBindings except those for the election."""
     return [found for found in of_kind(objects, kind) if not found["metadata"]["name"].endswith("-election")]
 
 
 def rights(role: Object) -> dict[tuple[str, str], list[str]]:
-    """Spell a role's rules by group and resource; a rule may say nothing but these three."""
+    """Return a role's rules by group and resource; a rule must have only these three fields."""
     found: dict[tuple[str, str], list[str]] = {}
     for rule in role["rules"]:
         assert rule.keys() == {"apiGroups", "resources", "verbs"}
@@ -48,7 +48,7 @@ def rights(role: Object) -> dict[tuple[str, str], list[str]]:
 
 
 def aggregated(objects: list[Object]) -> dict[tuple[str, ...], dict[tuple[str, str], list[str]]]:
-    """Return the permission of each ClusterRole by the users' roles that gain them."""
+    """Return the permissions of each ClusterRole by the users' roles that get them."""
     found = {}
     for role in of_kind(objects, "ClusterRole"):
         labels = role["metadata"]["labels"]
@@ -58,7 +58,7 @@ def aggregated(objects: list[Object]) -> dict[tuple[str, ...], dict[tuple[str, s
 
 
 def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:
-    """A binding gives a role to the account that the operator runs as, where the role is, and to nobody else."""
+    """A binding gives a role, in its namespace, only to the operator's account."""
     assert binding["roleRef"] == {
         "apiGroup": "rbac.authorization.k8s.io",
         "kind": role["kind"],
@@ -108,7 +108,7 @@ def test_operator_has_its_rights_where_it_works_and_none_beyond(  # noqa: PLR091
 
 @pytest.mark.parametrize("values", [{}, PER_NAMESPACE, TWO, {"replicas": 1}])
 def test_rights_to_the_lease_are_those_of_the_release(helm: Helm, values):
-    """Wherever the operator works, it may read and write its own Lease alone, in the release's namespace."""
+    """In every namespace, the operator can access only its own Lease, in the release's namespace."""
     objects = helm.render(values)
     role = look(objects, "Role:r-tfcluster-operator-election")
     assert role["rules"] == ELECTION_RULES
@@ -120,21 +120,21 @@ def test_rights_to_the_lease_are_those_of_the_release(helm: Helm, values):
     ("values", "gained"),
     [
         ({}, {("view",): VIEWER_RULES, ("edit",): EDITOR_RULES, ("admin",): ACCOUNT_RULES}),
-        # Without the policy the verb "use" on ServiceAccounts means nothing, and nobody is given it.
+        # The verb "use" on ServiceAccounts is for the policy only, and is not granted without it.
         ({"admissionPolicy": {"enabled": False}}, {("view",): VIEWER_RULES, ("edit",): EDITOR_RULES}),
         ({"aggregateRoles": False}, {}),
     ],
     ids=["with the policy", "without the policy", "left out"],
 )
 def test_users_rights_are_aggregated(helm: Helm, values, gained):
-    """The roles view, edit and admin, and no other, gain rights on TFClusters, unless they shall not."""
+    """The roles view, edit and admin, and no other, get permissions on TFClusters, unless this is disabled."""
     assert aggregated(helm.render({**PER_NAMESPACE, **values})) == gained
     assert aggregated(helm.render(values)) == gained | {(): RULES | CLUSTER_WIDE}
 
 
 @pytest.mark.parametrize("values", [{}, PER_NAMESPACE])
 def test_rights_can_be_left_to_others(helm: Helm, values):
-    """With ``rbac.create: false`` the chart makes no role, no binding and no test, and all else as before."""
+    """With ``rbac.create: false`` the chart omits roles, bindings and the test; everything else stays."""
     others = [found for found in helm.render(values) if not found["apiVersion"].startswith("rbac.")]
     assert helm.render({**values, "rbac": {"create": False}}, tests=True) == others
 
@@ -148,7 +148,7 @@ def test_rights_can_be_left_to_others(helm: Helm, values):
     ],
 )
 def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods):
-    """``helm test`` may write one TFCluster where the operator works, and read the Lease; all of it are hooks."""
+    """``helm test`` can write one TFCluster in the operator's namespaces, and read the Lease; all are hooks."""
     objects = helm.render(values, tests=True)
     name = "r-tfcluster-operator-test"
     hooks = [found for found in objects if found["metadata"]["name"].startswith(name)]
@@ -175,7 +175,7 @@ def test_pod_of_the_test_is_none_of_the_operators(helm: Helm):
 
 
 def test_releases_share_no_role(helm: Helm):
-    """Releases of one name in two namespaces differ in the names of all that is in no namespace."""
+    """Releases of one name in two namespaces have different names of cluster-scoped objects."""
     one, two = (
         {found["metadata"]["name"] for found in helm.render(namespace=home) if found["kind"].startswith("Cluster")}
         for home in ("home", "two")
@@ -185,7 +185,7 @@ def test_releases_share_no_role(helm: Helm):
 
 
 def test_documents_list_the_rights_of_the_operator():
-    """The table of security.md has every resource that the operator's Roles have, with its verbs, and no other."""
+    """The table of security.md has exactly the resources of the operator's Roles, with their verbs."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     rows = re.search(r"\| resource \| verbs \| why \|\n\|.*\n((?:\|.*\n)+)", text)[1]
     told = defaultdict(set)

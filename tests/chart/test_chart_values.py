@@ -1,4 +1,4 @@
-"""The chart's values: each has an effect, each is described, and what is wrong is rejected before anything is sent."""
+"""The chart's values: each has an effect and a description, and invalid ones are rejected before the installation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROBE = {"initialDelaySeconds": 11, "periodSeconds": 12, "timeoutSeconds": 13, "
 RESOURCES = {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
 RUNBOOK = "PrometheusRule.spec.groups[0].rules[0].annotations.runbook_url"
 
-#: A value, what the user sets it to, and what is then where.
+#: A value, its setting, and the result in the objects.
 EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("image.registry", "r.example:5000", {f"{CONTAINER}.image": f"r.example:5000/tfcluster-operator:{__version__}"}),
     ("image.repository", "r.example:5000/x/tf", {f"{CONTAINER}.image": f"r.example:5000/x/tf:{__version__}"}),
@@ -104,7 +104,7 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("metrics.dashboard.labels", {"grafana_dashboard": "yes"}, {"ConfigMap.metadata.labels.grafana_dashboard": "yes"}),
     ("metrics.dashboard.annotations", {"folder": "ML"}, {"ConfigMap.metadata.annotations": {"folder": "ML"}}),
 ]
-#: Values whose effect is that objects come or go; other tests show it.
+#: Values that add or remove objects; other tests cover them.
 OF_OBJECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", "rbac.readQueues"} | {
     f"metrics.{part}.enabled" for part in ("podMonitor", "serviceMonitor", "rules", "dashboard")
 }
@@ -120,7 +120,7 @@ OF_THE_OPERATOR = {
 #: Objects that are one value each: Kubernetes' own fields, with defaults.
 WHOLE = chart_values.WHOLE
 
-#: Values that must be rejected, by the place that the message names.
+#: Values that must be rejected, by the path in the message.
 REFUSED: dict[str, list[Any]] = {
     "/replicas": [0, 6, "2"],
     "/image/digest": ["sha256:1", f"md5:{64 * 'a'}"],
@@ -173,7 +173,7 @@ REFUSED: dict[str, list[Any]] = {
     "/metrics/rules/runbooks": ["", 'https://a/"b'],
     "/metrics/dashboard/labels/grafana_dashboard": [1],
 }
-#: Values that there are not, and where.
+#: Unknown values, and their parents.
 UNKNOWN = {
     "": "replica",
     "/image": "sha",
@@ -188,7 +188,7 @@ UNKNOWN = {
     "/affinity": "zone",
     "/metrics/podMonitor": "timeout",
 }
-#: Values that are wrong together, the place that the message names, and what it says.
+#: Invalid combinations of values, the path in the message, and its text.
 WRONG_TOGETHER: list[tuple[Object, str, str]] = [
     ({"serviceAccount": {"create": False}}, "/serviceAccount/name", "minLength"),
     (
@@ -217,7 +217,7 @@ def schema() -> Object:
 
 
 def prepared(path: str) -> Object:
-    """Return the values without which a value has no effect: its part must be there."""
+    """Return the values that another value requires: its part must be enabled."""
     part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
     if part and not path.endswith(".enabled"):
         return nest(f"{part[0]}.enabled", True)
@@ -226,7 +226,7 @@ def prepared(path: str) -> Object:
 
 @pytest.mark.parametrize(("path", "value", "effects"), EFFECTS, ids=[path for path, *_ in EFFECTS])
 def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[str, Any]):
-    """What the user sets shows in the rendered objects, and only because it was set."""
+    """The user's value is in the rendered objects, and only because it was set."""
     default, objects = helm.render(prepared(path)), helm.render(merge(prepared(path), nest(path, value)))
     for where, expected in effects.items():
         assert look(default, where) != expected
@@ -234,7 +234,7 @@ def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[s
 
 
 def test_values_of_a_part_that_is_not_enabled_have_none(helm: Helm):
-    """What is set for the NetworkPolicy or for monitoring makes no object where these are not enabled."""
+    """Values of the NetworkPolicy or of monitoring add no object if these are disabled."""
     given = [nest(path, value) for path, value, _ in EFFECTS if prepared(path).keys() & {"networkPolicy", "metrics"}]
     assert helm.render(merge(*given)) == helm.render()
 
@@ -247,7 +247,7 @@ def test_every_value_is_shown_to_have_an_effect(values):
 
 @pytest.mark.parametrize("turn", range(6))
 def test_operator_understands_its_arguments(helm: Helm, turn: int):
-    """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
+    """The operator's parsed arguments equal the user's values, and its health port that of the probes."""
     chosen = {path: choices[turn % len(choices)] for path, choices in OF_THE_OPERATOR.items()}
     objects = helm.render(merge(*(nest(path, value) for path, value in chosen.items())))
     settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
@@ -277,7 +277,7 @@ def test_schema_knows_the_operators_choices(schema):
 
 
 def test_image_has_a_tag_and_a_digest(helm: Helm):
-    """Unless told otherwise the image is of the project's version; told both, the digest decides, the tag is for us."""
+    """By default the image has the project's version; if both are set, the digest decides, the tag is for readers."""
     assert look(helm.render(), f"{CONTAINER}.image") == f"tfcluster-operator:{__version__}"
     image = {"registry": "r.example", "repository": "a/b", "tag": "v2", "digest": DIGEST}
     assert look(helm.render({"image": image}), f"{CONTAINER}.image") == f"r.example/a/b:v2@{DIGEST}"
@@ -334,7 +334,7 @@ def test_label_of_one_object_wins_over_that_of_all(helm: Helm, parts: list[str])
 
 
 def test_account_of_the_user_is_taken(helm: Helm):
-    """With ``serviceAccount.create: false`` the operator runs as an account that the chart does not make."""
+    """With ``serviceAccount.create: false`` the operator runs with an account that the chart does not create."""
     objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
     assert not of_kind(objects, "ServiceAccount")
     assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
@@ -355,7 +355,7 @@ def test_schema_describes_every_value_and_no_other(values, schema):
 
 
 def test_schema_is_strict(schema):
-    """Every object says what it may hold; only Kubernetes' own fields and helm's ``global`` hold anything."""
+    """Every object has a closed list of fields, except Kubernetes' own fields and helm's ``global``."""
     open_ended = []
 
     def visit(part: Any, path: str) -> None:
@@ -385,7 +385,7 @@ def test_schema_is_strict(schema):
 
 
 def in_turns() -> list[dict[str, Any]]:
-    """Share out what must be rejected: of each part of the values one in a turn, as one error could hide another."""
+    """Group values to reject, with one of each part of the values per group, as one error can hide another."""
     turns: dict[int, dict[str, Any]] = defaultdict(dict)
     before: Counter[tuple[str, ...]] = Counter()
     for place, wrong in REFUSED.items():
@@ -408,14 +408,14 @@ def test_unknown_values_are_refused(helm: Helm):
 
 @pytest.mark.parametrize(("given", "place", "words"), WRONG_TOGETHER, ids=[place for _, place, _ in WRONG_TOGETHER])
 def test_refusal_says_what_to_write(helm: Helm, given: Object, place: str, words: str):
-    """Where values are wrong together, or the rule alone would not tell, the message says what to write instead."""
+    """For invalid combinations, and unclear rules, the message says what to write instead."""
     told = helm.refusal(given)
     assert told.keys() == {place}
     assert words in told[place]
 
 
 def test_page_describes_the_values(values):
-    """It has the tables that values.yaml gives: every value with its default and its comment, in its order."""
+    """It has the tables from values.yaml: every value with its default and its comment, in order."""
     text = chart_values.PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
     assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))
@@ -423,7 +423,7 @@ def test_page_describes_the_values(values):
 
 
 def test_chart_can_be_part_of_another(helm: Helm, tmp_path):
-    """A chart that depends on this one can be installed: helm gives each dependency a value named ``global``."""
+    """A chart with this one as a dependency can be installed: helm gives each dependency a value named ``global``."""
     parent = tmp_path / "parent"
     shutil.copytree(CHART, parent / "charts" / CHART.name)
     (parent / "Chart.yaml").write_text("{apiVersion: v2, name: parent, version: 1.0.0}")

@@ -1,4 +1,4 @@
-"""Sets of values that the chart is rendered, installed and judged with: the default, everything, the least."""
+"""Sets of values for rendering, installing and linting the chart: the default, everything, the least."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from on_server import HOME, WATCHED
 from rendering import Object
 
 DEFAULT: Final[Object] = {}
-#: Each value set, as far as a cluster without further preparation can bear it.
+#: Each set must work on a cluster without further preparation.
 EVERYTHING: Final[Object] = {
     "image": {
         "registry": "registry.example:5000",
@@ -43,7 +43,7 @@ EVERYTHING: Final[Object] = {
         "extraIngress": [{"ports": [{"protocol": "TCP", "port": 9090}]}],
         "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
     },
-    # The monitors and the rules are kinds that only a cluster with the Prometheus Operator knows.
+    # The kinds of the monitors and the rules exist only on a cluster with the Prometheus Operator.
     "metrics": {"dashboard": {"enabled": True, "labels": {"team": "vision"}, "annotations": {"folder": "training"}}},
     "resources": {"requests": {"cpu": 1}, "limits": {"cpu": "1500m"}},
     "podSecurityContext": {"runAsUser": 1000690000, "runAsGroup": 0, "fsGroup": 1000690000},
@@ -60,7 +60,7 @@ EVERYTHING: Final[Object] = {
     "fullnameOverride": "trainer",
     "commonLabels": {"cost-center": "42"},
 }
-#: For somebody who has the permission of a namespace and none beyond.
+#: For a user with permissions in one namespace only.
 MINIMAL: Final[Object] = {
     "clusterWide": False,
     "replicas": 1,

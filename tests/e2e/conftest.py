@@ -1,7 +1,7 @@
-"""The world of the end-to-end tests: a cluster with real kubelets, on which ``make install`` has put the operator.
+"""The world of the end-to-end tests: a cluster with real kubelets, with the operator from ``make install``.
 
-It is the cluster of TFCLUSTER_E2E_KUBECONFIG, else the one of ``make cluster``.  Every test works in namespaces of its
-own and leaves the rest of the cluster as it was.
+It is the cluster of TFCLUSTER_E2E_KUBECONFIG, else the one of ``make cluster``. Every test works in its own namespaces
+and leaves the rest of the cluster unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ GPU = "nvidia.com/gpu"
 
 @pytest.fixture(scope="session")
 def kubeconfig() -> Path:
-    """The kubeconfig of the cluster under test."""
     path = Path(os.environ.get("TFCLUSTER_E2E_KUBECONFIG") or ROOT / ".local" / "kubeconfig")
     if not path.exists():
         pytest.fail(f"{path} does not exist: run `make install`, or set TFCLUSTER_E2E_KUBECONFIG", pytrace=False)
@@ -38,7 +37,7 @@ def kubeconfig() -> Path:
 
 @pytest.fixture(scope="session")
 def kubectl(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs kubectl on the cluster under test; the caller judges the exit status."""
+    """Runs kubectl on the cluster under test; the caller checks the exit status."""
     ours = ROOT / ".local" / "bin" / "kubectl"
     program = str(ours) if ours.exists() else shutil.which("kubectl")
     if program is None:
@@ -55,7 +54,7 @@ def kubectl(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def api(kubeconfig: Path) -> client.ApiClient:
-    """The official client, with the permission of the kubeconfig."""
+    """The official client, with the permissions of the kubeconfig."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     return client.ApiClient(configuration)
@@ -63,13 +62,12 @@ def api(kubeconfig: Path) -> client.ApiClient:
 
 @pytest.fixture(scope="session")
 def objects(api: client.ApiClient) -> Objects:
-    """Access to objects as dicts."""
     return Objects(api)
 
 
 @pytest.fixture(scope="session")
 def new_namespace(objects: Objects) -> Callable[[], str]:
-    """Makes namespaces that can hold pods."""
+    """Creates namespaces that can hold pods."""
 
     def create() -> str:
         name = f"e2e-{uuid.uuid4().hex[:8]}"
@@ -82,14 +80,14 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
 
 @pytest.fixture
 def tell_figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a figure that a test measured, also where the test passes."""
+    """Prints a figure that a test measured, also if the test passes."""
     reporter = request.config.pluginmanager.getplugin("terminalreporter")
     return lambda figure: reporter.write_line(f"\n{figure}")
 
 
 @pytest.fixture
 def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
-    """A fresh namespace, deleted afterwards (nobody waits for that)."""
+    """A new namespace, deleted afterwards without waiting."""
     name = new_namespace()
     yield name
     objects.delete(NAMESPACES, "", name)
@@ -97,7 +95,7 @@ def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[st
 
 @pytest.fixture(scope="session")
 def operator_image() -> str:
-    """An image that the nodes have: the operator and the resolver."""
+    """An image on the nodes: the operator and the resolver."""
     from scripts import images
 
     return os.environ.get("TFCLUSTER_E2E_OPERATOR_IMAGE") or images.loaded_name(images.OPERATOR)
@@ -105,7 +103,7 @@ def operator_image() -> str:
 
 @pytest.fixture(scope="session")
 def training_image() -> str:
-    """An image that the nodes have: TensorFlow, the resolver and the examples' programs."""
+    """An image on the nodes: TensorFlow, the resolver and the examples' programs."""
     from scripts import images
 
     return os.environ.get("TFCLUSTER_E2E_TRAINING_IMAGE") or images.loaded_name(images.TRAINING)
@@ -129,7 +127,7 @@ def live_world(
     operator_release: OperatorRelease,  # noqa: ARG001 - must be installed
     kubectl: Callable[..., subprocess.CompletedProcess[str]],  # noqa: ARG001 - the failure report needs it
 ) -> Callable[[str], LiveWorld]:
-    """Shows a namespace in the words of a TFCluster."""
+    """Creates the LiveWorld of a namespace."""
     return lambda namespace: LiveWorld(objects, namespace, api=api, image=operator_image)
 
 
@@ -143,7 +141,7 @@ def world(live_world: Callable[[str], LiveWorld], namespace: str) -> LiveWorld:
 def shared_world(
     live_world: Callable[[str], LiveWorld], objects: Objects, new_namespace: Callable[[], str]
 ) -> Iterator[LiveWorld]:
-    """One namespace for the tests of a module that only look."""
+    """One namespace for the read-only tests of a module."""
     name = new_namespace()
     yield live_world(name)
     objects.delete(NAMESPACES, "", name)
@@ -168,7 +166,7 @@ def apply_example(
     operator_image: str,
     training_image: str,
 ) -> Callable[[str], LiveWorld]:
-    """Applies an example with kubectl, once, with the images of this cluster, where `restricted` is enforced."""
+    """Applies an example with kubectl, once, with the images of this cluster, in a `restricted` namespace."""
     applied = set()
 
     def apply(name: str) -> LiveWorld:
@@ -194,21 +192,21 @@ def two_gpus(world: LiveWorld) -> None:
 
 @pytest.fixture(scope="module")
 def network_policies(kubeconfig: Path) -> Iterator[str]:
-    """Has the cluster enforce NetworkPolicies during the tests of a module, where it can; why not, where it cannot."""
+    """Makes the cluster enforce NetworkPolicies during the tests of a module if possible; otherwise the reason."""
     with policy_enforcement.enforced(ROOT, kubeconfig) as obstacle:
         yield obstacle
 
 
 @pytest.fixture
 def enforced_policies(network_policies: str) -> None:
-    """Skips the test where nobody enforces NetworkPolicies."""
+    """Skips the test if the cluster does not enforce NetworkPolicies."""
     if network_policies:
         pytest.skip(network_policies)
 
 
 @pytest.fixture
 def fake_devices(kubeconfig: Path) -> Iterator[FakeDevices]:
-    """Makes GPUs unhealthy and healthy again, where they are names of our own device plugin."""
+    """Makes GPUs of our own device plugin unhealthy and healthy again."""
     devices = FakeDevices(ROOT)
     if obstacle := devices.obstacle(kubeconfig):
         pytest.skip(obstacle)
@@ -217,7 +215,7 @@ def fake_devices(kubeconfig: Path) -> Iterator[FakeDevices]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a test that trains more time before it counts as hanging: it waits several times, 300 s each at most."""
+    """Give a training test more time before it counts as hanging: it waits several times, 300 s each at most."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(1200))
@@ -225,7 +223,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add to the report of a failed test what its namespace looked like and what the operator said."""
+    """Add the state of the namespace and the operator's log to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()
     if report.failed and report.when != "teardown":

@@ -1,4 +1,4 @@
-"""What a failed test leaves for its reader: the objects of its namespace, their events, the operator's log."""
+"""The report of a failed test: the objects of its namespace, their events, the operator's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from support.world import World
 
 
 def sections(fixtures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Read the state of every namespace that a test worked in."""
     kubectl = fixtures.get("kubectl")
     if kubectl is None:
         return

@@ -1,4 +1,4 @@
-"""The fake GPUs of our own one-node cluster: their health can be flipped, which nobody can do to real ones."""
+"""The fake GPUs of our own one-node cluster: their health can be changed, unlike that of real ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 class FakeDevices:
-    """The devices that ``python -m local_kubernetes`` plays.
+    """The devices that ``python -m local_kubernetes`` simulates.
 
     Args:
-        checkout: the root of the checkout whose cluster it is.
+        checkout: the root of the cluster's checkout.
     """
 
     def __init__(self, checkout: Path) -> None:
@@ -19,7 +19,7 @@ class FakeDevices:
         self._unhealthy: list[str] = []
 
     def obstacle(self, kubeconfig: Path) -> str:
-        """Say why the devices of a cluster are not ours to flip; empty if they are."""
+        """Return why the devices of a cluster cannot be changed; empty if they can."""
         local = self._checkout / ".local"
         ours = kubeconfig == (local / "kubeconfig").resolve() and (local / "cluster").exists()
         if not ours or (local / "cluster").read_text(encoding="utf-8").strip() == "current":
@@ -27,12 +27,12 @@ class FakeDevices:
         return ""
 
     def sicken(self, device: str) -> None:
-        """Have the device plugin report a device unhealthy."""
+        """Report a device as unhealthy."""
         self._unhealthy.append(device)
         self._tell("unhealthy", device)
 
     def heal(self) -> None:
-        """Have it report all devices healthy again."""
+        """Report all devices as healthy."""
         while self._unhealthy:
             self._tell("healthy", self._unhealthy.pop())
 

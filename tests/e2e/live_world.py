@@ -1,4 +1,4 @@
-"""One namespace of a cluster with real kubelets, in the words of a TFCluster: programs run, and can be asked."""
+"""One namespace of a cluster with real kubelets: programs run, and can be called."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from support.waiting import eventually
 from support.world import World
 from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, REACHED, RESOLVE, pod_template
 
-#: A guard against hanging, far above what starting a pod takes on two loaded processors.
+#: A guard against hanging, far above the start of a pod on two busy processors.
 POD_DEADLINE_SECONDS: Final = 120.0
-#: The same for what some pods with TensorFlow need.
+#: The same for several pods with TensorFlow.
 TRAINING_DEADLINE_SECONDS: Final = 300.0
 VIEW: Final = "/etc/tfcluster/cluster.json"
 #: The pod of `launch_broom`.
@@ -25,10 +25,10 @@ BROOM: Final = "broom-worker-0"
 
 
 class LiveWorld(World):
-    """A namespace whose pods run.
+    """A namespace with running pods.
 
     Args:
-        objects: the administrator's access.
+        objects: access as an administrator.
         namespace: its name.
         api: the same access as the official client.
         image: an image with python3 and the resolver.
@@ -41,18 +41,18 @@ class LiveWorld(World):
         self._access = api.configuration
 
     def launch_listeners(self, name: str, jobs: dict[str, Object], *, program: str = LISTEN, **spec: Any) -> Object:
-        """Create a TFCluster whose tasks listen on their ports; what ``jobs`` says of a job comes on top."""
+        """Create a TFCluster whose tasks listen on their ports; ``jobs`` adds fields of the jobs."""
         template = pod_template(self.image, program)
         return self.launch(name, {job: {"template": template, **fields} for job, fields in jobs.items()}, **spec)
 
     def launch_broom(self, *, node: str) -> None:
-        """Start the pod BROOM, which has the folder /kept of a node and writes nothing there but what it is told."""
+        """Start the pod BROOM, which mounts the folder /kept of a node and writes there only on request."""
         template = with_folder(stock_template(self.image, command=["python3", "-c", IDLE]), node=node)
         self.launch("broom", {"worker": {"template": template}})
         self.await_ready("broom")
 
     def start(self, *pods: Object) -> None:
-        """Create pods of no TFCluster, and wait until they are ready."""
+        """Create pods outside of a TFCluster, and wait until they are ready."""
         for pod in pods:
             self.objects.create(PODS, self.namespace, pod)
         names = {pod["metadata"]["name"] for pod in pods}
@@ -63,11 +63,11 @@ class LiveWorld(World):
             within=POD_DEADLINE_SECONDS,
         )
 
-    # Asking pods.
+    # Programs in pods.
 
     def run(self, pod: str, *command: str) -> str:
-        """Run a program in a pod's container and return what it printed; it must end with status 0."""
-        # stream() swaps the transport of its client while it runs, and pods are asked from several threads.
+        """Run a program in a pod's container and return its output; it must end with status 0."""
+        # stream() replaces the transport of its client while it runs, and several threads use pods.
         answer = stream.stream(
             client.CoreV1Api(client.ApiClient(self._access)).connect_get_namespaced_pod_exec,
             pod,
@@ -83,23 +83,22 @@ class LiveWorld(World):
         return printed
 
     def end(self, pod: str, how: int | str) -> None:
-        """Tell a pod that runs END_ON_DEMAND how to end."""
+        """Set how a pod with END_ON_DEMAND ends."""
         self.run(pod, "sh", "-c", f"echo {how} > /tmp/end")
 
     def python(self, pod: str, program: str, *arguments: str) -> Any:
-        """Run a module's text in a pod and decode the JSON that it prints."""
+        """Run a module's text in a pod and decode its JSON output."""
         return json.loads(self.run(pod, "python3", "-c", program, *arguments))
 
     def call(self, pod: str, addresses: Iterable[str]) -> dict[str, str]:
-        """Connect from a pod to each address: who answered there."""
+        """Connect from a pod to each address: return which pod responded."""
         return self.python(pod, CALL, *addresses)
 
     def resolve(self, pod: str, hosts: Iterable[str]) -> dict[str, list[str] | str]:
-        """Look up hosts from a pod: their addresses."""
+        """Resolve hosts in a pod: return their addresses."""
         return self.python(pod, RESOLVE, *hosts)
 
     def read(self, pod: str, file: str = VIEW) -> str:
-        """Read a file in a pod."""
         return self.run(pod, "cat", file)
 
     def await_epoch(self, pod: str, epoch: int, *, file: str = VIEW) -> Any:
@@ -109,7 +108,7 @@ class LiveWorld(World):
         return view
 
     def logs(self, pod: str) -> str:
-        """Read the log of a pod's container; empty while there is none."""
+        """Return the log of a pod's container; empty if it does not exist."""
         try:
             return self._core.read_namespaced_pod_log(pod, self.namespace) or ""
         except client.ApiException as error:
@@ -120,30 +119,30 @@ class LiveWorld(World):
     # Names.
 
     def address(self, pod: str, *, cluster: str = "c") -> str:
-        """Spell the address at which a task is reached, by the rules of "DNS for Services and Pods"."""
+        """Return the address of a task, by the rules of "DNS for Services and Pods"."""
         return f"{pod}.{cluster}.{self.namespace}.svc:{PORT}"
 
     def hosts(self, pods: Iterable[str], *, cluster: str = "c") -> list[str]:
         return [self.address(pod, cluster=cluster).rpartition(":")[0] for pod in pods]
 
-    # What there is.
+    # Objects.
 
     def ip(self, pod: str) -> str:
         return self.demand(PODS, pod)["status"].get("podIP", "")
 
     def declared(self, *names: str) -> dict[str, Object]:
-        """Read all of some pods but what their kubelet reports: equal before and after means that nobody wrote."""
+        """Return pods without the fields that the kubelet writes: equal before and after means no write."""
         return {name: without_status(self.demand(PODS, name)) for name in names}
 
     def uids(self) -> dict[str, str]:
         return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
 
     def pods_version(self) -> str:
-        """Read the resourceVersion of the pods as they are now, for :meth:`pod_history`."""
+        """Return the current resourceVersion of the pods, for :meth:`pod_history`."""
         return self._core.list_namespaced_pod(self.namespace, limit=1).metadata.resource_version
 
     def pod_history(self, since: str, *, gone: Iterable[str], times: int = 1, within: float = 60) -> list[Object]:
-        """Replay every state that pods went through since a resourceVersion."""
+        """Return every state of the pods since a resourceVersion."""
         missing = dict.fromkeys(gone, times)
         history, watch = [], Watch()
         for event in watch.stream(
@@ -160,7 +159,7 @@ class LiveWorld(World):
         return history
 
     def config_map_history(self, since: str) -> list[tuple[str, Object]]:
-        """Replay what happened to ConfigMaps since a resourceVersion: the type of the event, and the ConfigMap."""
+        """Return the changes of ConfigMaps since a resourceVersion: the type of the event, and the ConfigMap."""
         self.objects.create(CONFIG_MAPS, self.namespace, {"metadata": {"name": "end-of-the-replay"}})
         history: list[tuple[str, Object]] = []
         watch = Watch()
@@ -175,11 +174,10 @@ class LiveWorld(World):
     # Waiting.
 
     def await_ready(self, name: str) -> Object:
-        """Return the TFCluster once it is Ready in its present generation."""
+        """Wait until the TFCluster is Ready in its current generation; return it."""
         return eventually(lambda: self.cluster(name), is_ready, what=f"{name} is Ready", within=POD_DEADLINE_SECONDS)
 
     def await_success(self, name: str) -> None:
-        """Return once a TFCluster that trains has succeeded."""
         eventually(
             lambda: self.status(name).get("conditions", []),
             lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
@@ -188,7 +186,7 @@ class LiveWorld(World):
         )
 
     def await_replaced(self, pod: str, uid: str) -> Object:
-        """Return the pod that came after the one with this UID, once it is ready."""
+        """Wait until the pod with this UID has a ready replacement; return it."""
         return eventually(
             lambda: self.get(PODS, pod),
             lambda found: found and found["metadata"]["uid"] != uid and is_pod_ready(found),
@@ -197,9 +195,9 @@ class LiveWorld(World):
         )
 
     def await_answer(self, caller: str, pod: str) -> None:
-        """Return once a connection from one pod to the address of another is answered by that one.
+        """Wait until a connection from one pod to the address of another reaches that pod.
 
-        A replaced pod has another IP, and a resolver on the way may keep the old answer for its time to live.
+        A replaced pod has another IP, and DNS caches can keep the old response for its time to live.
         """
         address = self.address(pod)
         eventually(
@@ -215,7 +213,7 @@ class LiveWorld(World):
 
 
 def is_ready(cluster: Object) -> bool:
-    """Say whether a TFCluster is Ready in its present generation."""
+    """Return whether a TFCluster is Ready in its current generation."""
     generation = cluster["metadata"]["generation"]
     conditions = {c["type"]: c for c in cluster.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready", {})
@@ -223,10 +221,10 @@ def is_ready(cluster: Object) -> bool:
 
 
 def who_reaches(addresses: Iterable[str], callers: Mapping[str, LiveWorld]) -> dict[str, set[str]]:
-    """Connect to addresses from pods, all at once.
+    """Connect to addresses from all pods concurrently.
 
     Returns:
-        For each address the pods that were answered there.
+        For each address the pods that got a response.
     """
     found: dict[str, set[str]] = {address: set() for address in addresses}
     with ThreadPoolExecutor(len(callers)) as pool:
@@ -242,7 +240,7 @@ def is_pod_ready(pod: Object) -> bool:
 
 
 def without_status(pod: Object) -> Object:
-    """Leave out of a pod what the kubelet writes, which it may do at any time, with the traces of that."""
+    """Return a pod without the fields that the kubelet can write at any time, and their managed fields."""
     metadata = {key: value for key, value in pod["metadata"].items() if key != "resourceVersion"}
     metadata["managedFields"] = [entry for entry in metadata["managedFields"] if entry.get("subresource") != "status"]
     return {"metadata": metadata, "spec": pod["spec"], "restarts": restarts(pod)}

@@ -1,4 +1,4 @@
-"""The installed operator, as the tests may treat it: take it away for a while, await it."""
+"""The installed operator: tests can remove it for a while, and wait for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SELECTOR = "app.kubernetes.io/name=tfcluster-operator"
 
 
 class OperatorRelease:
-    """The one Deployment of the operator in its namespace.
+    """The only Deployment of the operator in its namespace.
 
     Args:
-        objects: the administrator's access.
-        namespace: where it is installed.
+        objects: access as an administrator.
+        namespace: its namespace.
     """
 
     def __init__(self, objects: Objects, namespace: str) -> None:
@@ -26,21 +26,18 @@ class OperatorRelease:
         self.namespace = namespace
 
     def deployment(self) -> Object:
-        """Read the Deployment."""
         found = self._objects.list(DEPLOYMENTS, self.namespace, selector=SELECTOR)
         assert len(found) == 1, f"{len(found)} operators in namespace {self.namespace}: run `make install`"
         return found[0]
 
     def pods(self) -> dict[str, Object]:
-        """Read the operator's pods by name."""
         return {p["metadata"]["name"]: p for p in self._objects.list(PODS, self.namespace, selector=SELECTOR)}
 
     def readiness(self) -> dict[str, bool]:
-        """Say of each of the operator's pods whether it is ready."""
         return {name: is_pod_ready(pod) for name, pod in self.pods().items()}
 
     def await_available(self) -> None:
-        """Return when the operator's only pods are those that the Deployment wants, all ready."""
+        """Wait until the operator's only pods are those of the Deployment, all ready."""
         wanted = self.deployment()["spec"]["replicas"]
         eventually(
             self.readiness,
@@ -50,13 +47,13 @@ class OperatorRelease:
         )
 
     def leader(self) -> str:
-        """Return the identity that holds the release's Lease: the pod's name, and which process it is."""
+        """Return the identity of the release's leader: the pod's name, and its process."""
         lease = self._objects.get(LEASES, self.namespace, self.deployment()["metadata"]["name"]) or {}
         return lease.get("spec", {}).get("holderIdentity") or ""
 
     @contextmanager
     def absent(self) -> Iterator[None]:
-        """Take the operator away for the time of a with block."""
+        """Remove the operator for a with block."""
         name, wanted = self.deployment()["metadata"]["name"], self.deployment()["spec"]["replicas"]
         self._scale(name, 0)
         try:

@@ -1,4 +1,4 @@
-"""NetworkPolicies that are enforced: by the node of ``make cluster`` when asked, elsewhere by the cluster's network."""
+"""Enforcement of NetworkPolicies: by the node of ``make cluster`` on request, elsewhere by the cluster's network."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Says of a cluster that is not ours that its network enforces NetworkPolicies.
+#: For other clusters: declares that the network enforces NetworkPolicies.
 VARIABLE = "TFCLUSTER_E2E_NETWORK_POLICIES"
 
 
 @contextmanager
 def enforced(checkout: Path, kubeconfig: Path) -> Iterator[str]:
-    """Have the cluster enforce NetworkPolicies.
+    """Make the cluster enforce NetworkPolicies.
 
     Yields:
         Why they are not enforced; empty if they are.
@@ -35,6 +35,6 @@ def enforced(checkout: Path, kubeconfig: Path) -> Iterator[str]:
 
 def _tell(checkout: Path, action: str) -> None:
     command = [sys.executable, "-m", "local_kubernetes", "network-policies", action]
-    # The first time it is built.
+    # On first use it is built.
     result = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False, timeout=900)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""Programs for pods with TensorFlow: each is the text of one module, given to ``python3 -c`` in a task's pod."""
+"""Programs for pods with TensorFlow: each is the text of one module, run with ``python3 -c`` in a task's pod."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from support.objects import Object
 
-#: Does nothing until it is told to end; others run their programs beside it.
+#: Sleeps until it must end; tests run their programs next to it.
 IDLE: Final = """
 import os, signal
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -14,7 +14,7 @@ while True:
     signal.pause()
 """
 
-#: Runs a training program until it ends or /tmp/end holds the exit code with which to end amid it.
+#: Runs a training program until it ends or /tmp/end has an exit code for an early end.
 END_AMID: Final = """
 import os, pathlib, runpy, sys, threading, time
 order = pathlib.Path("/tmp/end")
@@ -47,7 +47,7 @@ def stock_template(image: str, **container: Any) -> Object:
 
 
 def with_folder(template: Object, *, node: str) -> Object:
-    """Return a pod template's container the folder /kept of a node, which outlives the pod and which all share."""
+    """Mount the folder /kept of a node in a pod template's container; it outlives the pod and all pods share it."""
     spec = template["spec"]
     spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     spec["volumes"] = [{"name": "kept", "hostPath": {"path": "/tmp", "type": "Directory"}}]  # noqa: S108 - the node's

@@ -1,4 +1,4 @@
-"""The cluster of ``make cluster`` as one that somebody has already: known by a kubeconfig, asked by tools on PATH."""
+"""The cluster of ``make cluster`` as a user's existing one: known from a kubeconfig, used with tools on PATH."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Somebody:
-    """A user with a kubeconfig, a kubectl and a helm, and nothing of this checkout's.
+    """A user with a kubeconfig, a kubectl and a helm, and nothing of this checkout.
 
     Attributes:
         environment: the user's variables.
-        folder: where the user works.
+        folder: the working directory.
     """
 
     environment: dict[str, str]
     folder: Path
 
     def run(self, command: str, *, timeout: float = 600, **variables: str) -> str:
-        """Run a line of shell; it must succeed."""
+        """Run a shell command; it must succeed."""
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -38,10 +38,10 @@ class Somebody:
         return done.stdout
 
     def checkout(self) -> Path:
-        """Copy this working tree, without what `make` left in it; Python's environment is lent.
+        """Copy this working tree, without the results of `make`; Python's environment is shared.
 
-        The image of its operator is not that of this working tree.  A kubelet that has pulled an image by one name
-        pulls it again for each other name, also where that was imported: and nobody serves ours.
+        The image of its operator is not that of this working tree. A kubelet that has pulled an image by one name pulls
+        it again for each other name, also if that was imported: and no registry serves ours.
         """
         copy = self.folder / "checkout"
         if copy.exists():
@@ -55,7 +55,7 @@ class Somebody:
         ).stdout.splitlines()
         for name in filter(lambda name: (ROOT / name).is_file(), listed):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)  # with its time: else make would make the environment again
+            shutil.copy2(ROOT / name, copy / name)  # with its time: else make would create the environment again
         (copy / ".venv").symlink_to(ROOT / ".venv")
         with (copy / "operator" / "tfcluster_operator" / "__main__.py").open("a", encoding="utf-8") as program:
             program.write("# somebody's\n")
@@ -63,7 +63,6 @@ class Somebody:
 
 
 def become(folder: Path, kubeconfig: Path) -> Somebody:
-    """Make a user of a cluster."""
     tools = folder / "bin"
     tools.mkdir()
     for name in ("kubectl", "helm"):

@@ -1,7 +1,7 @@
-"""Programs for task pods that need nothing but Python: they stand where TensorFlow's server would.
+"""Programs for task pods that need only Python: they replace TensorFlow's server.
 
-Each is the text of one module, given to ``python3 -c``.  All end at once at SIGTERM, so that no test waits for a grace
-period to pass.
+Each is the text of one module, run with ``python3 -c``. All end immediately at SIGTERM, so that no test waits for a
+grace period.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ while True:
             connection.sendall(socket.gethostname().encode())
 """
 
-#: Listens until its task leaves, and ends by itself then.
+#: Listens until its task leaves, and then exits.
 LEAVE: Final = f"""
 import sys, threading, time
 from tfcluster_resolver import TFClusterResolver
@@ -54,7 +54,7 @@ threading.Thread(target=end, daemon=True).start()
 """
 
 
-#: Listens, and ends with the exit code that appears in /tmp/end, or takes more and more memory where that says "eat".
+#: Listens, and ends with the exit code in /tmp/end, or uses more and more memory if that says "eat".
 END_ON_DEMAND: Final = f"""
 import pathlib, threading, time
 order = pathlib.Path("/tmp/end")
@@ -71,7 +71,7 @@ threading.Thread(target=end, daemon=True).start()
 """
 
 
-#: Fails in its first container, and listens in the next one of the same pod, which finds the mark of the first.
+#: Fails in its first container, and listens in the next one of the same pod, which finds the first one's mark.
 CRASH_ONCE: Final = f"""
 import pathlib, sys
 mark = pathlib.Path("/scratch/mark")
@@ -81,7 +81,7 @@ if not mark.exists():
 {LISTEN}
 """
 
-#: Listens, and takes more disk space than its limit when /tmp/overfill appears.
+#: Listens, and uses more disk space than its limit when /tmp/overfill appears.
 OVERFILL_ON_DEMAND: Final = f"""
 import pathlib, threading, time
 def overfill():
@@ -92,7 +92,7 @@ threading.Thread(target=overfill, daemon=True).start()
 {LISTEN}
 """
 
-#: Connects to each address given and prints, as JSON, who answered there or why nobody did.
+#: Connects to each address given and prints, as JSON, the responding pod or the error.
 CALL: Final = """
 import json, socket, sys
 def call(address):
@@ -105,8 +105,8 @@ def call(address):
 print(json.dumps({address: call(address) for address in sys.argv[1:]}))
 """
 
-#: Connects to all addresses given at once and prints, as JSON, those where somebody answers.  A packet that a network
-#: policy drops is answered by nobody, so only the deadline tells; it is far above what an open way takes.
+#: Connects to all addresses given concurrently and prints, as JSON, those that respond. A network policy drops packets
+#: without a response, so only the deadline ends the attempt; it is far above a normal connection.
 REACHED: Final = """
 import json, socket, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -122,7 +122,7 @@ with ThreadPoolExecutor(max(1, len(addresses))) as pool:
     print(json.dumps([a for a, open in zip(addresses, pool.map(reached, addresses)) if open]))
 """
 
-#: Resolves each host given and prints, as JSON, its addresses or why there are none.
+#: Resolves each host given and prints, as JSON, its addresses or the error.
 RESOLVE: Final = """
 import json, socket, sys
 def resolve(host):
@@ -133,7 +133,7 @@ def resolve(host):
 print(json.dumps({host: resolve(host) for host in sys.argv[1:]}))
 """
 
-#: Prints, as JSON, the IPv4 addresses that hold a connection to the port given, as the kernel lists them.
+#: Prints, as JSON, the IPv4 addresses with a connection to the port given, from the kernel's list.
 PEERS: Final = """
 import json, pathlib, socket, sys
 peers = set()
@@ -145,8 +145,8 @@ for table in ("/proc/net/tcp", "/proc/net/tcp6"):
 print(json.dumps(sorted(peers)))
 """
 
-#: Waits until the epoch in a file is at least the one given, then prints the file.  It gives up after 30 s: a kubelet
-#: that nobody tells of the change takes 50 s and more, which must not look like delivery.
+#: Waits until the epoch in a file is at least the one given, then prints the file. It gives up after 30 s: without a
+#: notification, a kubelet takes 50 s and more, which must not look like delivery.
 AWAIT_EPOCH: Final = """
 import json, pathlib, sys, time
 path, epoch = pathlib.Path(sys.argv[1]), int(sys.argv[2])
@@ -177,7 +177,7 @@ def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
 
 
 def listener(image: str, name: str, ports: tuple[int, ...], **labels: str) -> Object:
-    """Build a pod that is no task, and listens."""
+    """Build a pod outside of a TFCluster that listens."""
     spec = pod_template(
         image,
         command=["python3", "-c", LISTEN_ON, *map(str, ports)],
@@ -188,7 +188,7 @@ def listener(image: str, name: str, ports: tuple[int, ...], **labels: str) -> Ob
 
 
 def with_scratch(template: Object, **volume: Any) -> Object:
-    """Give a pod template's container an empty folder at /scratch; ``volume`` holds further fields of the emptyDir."""
+    """Mount an emptyDir at /scratch in a pod template's container; ``volume`` has its further fields."""
     spec = template["spec"]
     spec["volumes"] = [{"name": "scratch", "emptyDir": volume}]
     spec["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]

@@ -1,4 +1,4 @@
-"""Accelerators: what the device plugin granted a pod, and whether it works, reaches the status and the resolver."""
+"""Accelerators: the devices that the device plugin granted a pod, and their health, in the status and the resolver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("two_gpus"), pytest.mark.alone]
 
 @pytest.fixture
 def granted(world: LiveWorld) -> LiveWorld:
-    """A running cluster whose worker holds two GPUs, and whose chief holds none."""
+    """A running cluster with two GPUs in its worker."""
     template = pod_template(world.image, resources={"limits": {GPU: 2}})
     world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
     world.await_ready("c")
@@ -28,12 +28,12 @@ def granted(world: LiveWorld) -> LiveWorld:
 
 
 def devices(world: LiveWorld) -> list[str]:
-    """Name the devices that the worker holds, as the device plugin told its container."""
+    """Return the worker's devices from the device plugin's variable."""
     return world.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
 
 
 def await_gpus(world: LiveWorld, count: int) -> None:
-    """Return when the status, and the resolver in both pods, count so many GPUs of the worker."""
+    """Wait until the status, and the resolver in both pods, count this number of GPUs of the worker."""
     world.await_status("c", lambda s: s.get("accelerators") == count, what=f"the status counts {count} GPUs")
     for asked in (("c-worker-0",), ("c-worker-0", "worker"), ("c-chief-0", "worker")):
         eventually(
@@ -53,7 +53,7 @@ def test_granted_devices_are_counted(granted):
 
 
 def test_normal_start_rewrites_no_view(world):
-    """The view says how many devices each worker is granted from the start; once it tells the chief of the pods."""
+    """The view has each worker's devices from the start; only the pods' names are added once, for the chief."""
     start = world.pods_version()
     template = pod_template(world.image, resources={"limits": {GPU: 2}})
     world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
@@ -70,7 +70,7 @@ def test_normal_start_rewrites_no_view(world):
 
 
 def test_unhealthy_device_is_not_counted(granted, fake_devices):
-    """A device that becomes unhealthy is no longer counted, the pod runs on; healthy again it is counted again."""
+    """A device that becomes unhealthy is no longer counted, and the pod keeps running; healthy again it is counted."""
     uids = granted.uids()
     sick = devices(granted)[0]
     await_gpus(granted, 2)
@@ -86,7 +86,7 @@ def test_unhealthy_device_is_not_counted(granted, fake_devices):
 
 
 def test_device_that_nobody_has_is_waited_for(world):
-    """A task that asks for more GPUs than there are waits, and the condition names the resource."""
+    """A task that requests more GPUs than exist waits, and the condition names the resource."""
     template = pod_template(world.image, resources={"limits": {GPU: world.allocatable(GPU) + 1}})
     world.launch_listeners("c", {"worker": {"template": template}})
 

@@ -1,6 +1,6 @@
-"""Two operators on a node, one leads: whatever ends the leader in the middle of a rollout, its successor continues.
+"""Two operators on a node, one leads: if the leader ends during a rollout, its successor continues.
 
-No action is lost, none is done twice, and how long nobody led is printed.
+No action is lost or repeated; the time without a leader is printed.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def running(world: LiveWorld, operator_release: OperatorRelease) -> LiveWorld:
 def change_leaders(
     world: LiveWorld, release: OperatorRelease, end_the_leader: Callable[[str], None]
 ) -> tuple[float, list[tuple[str, str]]]:
-    """Edit the template, end the leader when the first pod goes, and wait until all is rolled out.
+    """Edit the template, end the leader when the first pod is deleted, and wait for the end of the rollout.
 
     Returns: For how long, in seconds, no living operator held the Lease, and every pod that was deleted in the
-        meantime, by name and UID.
+    meantime, by name and UID.
     """
     first, since, old = release.leader(), world.pods_version(), world.uids()
     template = pod_template(world.image, LISTEN, env=[{"name": "EDITED", "value": "yes"}])
@@ -68,7 +68,7 @@ def test_rollout_outlives_a_crash_of_the_leader(
     operator_release: OperatorRelease,
     tell_figure: Callable[[str], None],
 ) -> None:
-    """The leader dies without a word; within lease and a look, a standby goes on: each pod is replaced exactly once."""
+    """The leader crashes; after the lease's duration, a standby continues: each pod is replaced exactly once."""
     old = sorted(running.uids().items())
 
     def crash(pod: str) -> None:

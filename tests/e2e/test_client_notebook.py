@@ -1,4 +1,4 @@
-"""The notebook of the examples, executed as its reader does: it trains on real pods, and leaves nothing behind."""
+"""The notebook of the examples, executed as by a user: it trains on real pods, and deletes everything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("operator_release")
 
 
 def test_notebook_is_stored_without_outputs():
-    """What somebody's run printed is no part of the repository."""
+    """The output of a run must not be committed."""
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
@@ -26,7 +26,7 @@ def test_notebook_is_stored_without_outputs():
 
 @pytest.mark.exhaustive
 def test_notebook_trains(world: LiveWorld, kubeconfig: Path, training_image: str, tmp_path, monkeypatch):
-    """It applies, waits, follows the log until an accuracy is told, scales, and deletes what it made."""
+    """It applies, waits, follows the log until an accuracy is printed, scales, and deletes its objects."""
     told = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     for context in told["contexts"]:
         context["context"]["namespace"] = world.namespace

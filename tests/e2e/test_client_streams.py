@@ -1,4 +1,4 @@
-"""The streams of the client on a real node: logs and connections, while pods come and go."""
+"""The streams of the client on a real node: logs and connections, while pods are replaced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exhaustive
 #: `tfcluster port-forward` runs kubectl; `make cluster` puts one here.
 PATH = os.pathsep.join([str(Path(__file__).resolve().parents[2] / ".local" / "bin"), os.environ["PATH"]])
 
-#: Counts on stdout, serves its own name by HTTP, says that it stops when it is stopped, and ends as /tmp/end says.
+#: Counts on stdout, serves its own name by HTTP, logs its termination, and ends with the code in /tmp/end.
 COUNT = """
 import http.server, os, pathlib, signal, socket, threading, time
 me = f"{socket.gethostname()}.{os.urandom(4).hex()}"
@@ -60,7 +60,7 @@ while True:
 
 
 class Command:
-    """`tfcluster` in a process of its own: what it printed so far."""
+    """`tfcluster` in a separate process, and its output."""
 
     def __init__(self, kubeconfig: Path, namespace: str, *arguments: str) -> None:
         self.out: list[str] = []
@@ -86,7 +86,6 @@ class Command:
         return self.end()
 
     def end(self) -> int:
-        """Wait until it ends; return the exit code."""
         code = self.process.wait(60)
         for thread in self._threads:
             thread.join(30)
@@ -95,7 +94,7 @@ class Command:
 
 @pytest.fixture
 def tfcluster(kubeconfig: Path, namespace: str) -> Iterator:
-    """Runs `tfcluster` in the test's namespace until the test is over."""
+    """Runs `tfcluster` in the test's namespace until the end of the test."""
     begun: list[Command] = []
 
     def begin(*arguments: str) -> Command:
@@ -109,14 +108,14 @@ def tfcluster(kubeconfig: Path, namespace: str) -> Iterator:
 
 
 def ask(session: Command, path: str = "/") -> bytes:
-    """Ask the program behind a session by HTTP."""
+    """Send an HTTP request to the program behind a session."""
     url = eventually(lambda: session.out[:1], what="the session says where it listens")[0].split()[0]
     with urllib.request.urlopen(f"{url}{path}", timeout=60) as answer:  # noqa: S310 - http alone
         return answer.read()
 
 
 def answer_of(session: Command) -> str:
-    """Ask the program behind a session; nothing where its pod ends in the meantime."""
+    """As ``ask``, but return nothing if its pod ends in the meantime."""
     try:
         return ask(session).decode()
     except (OSError, http.client.HTTPException):
@@ -124,7 +123,7 @@ def answer_of(session: Command) -> str:
 
 
 def counts(lines: list[str], task: str) -> dict[str, list[str]]:
-    """Return what each program of a task said, in the order in which it was printed."""
+    """Return the output of each program of a task, in order."""
     found: dict[str, list[str]] = {}
     for line in lines:
         if match := re.fullmatch(rf"{task} \| (\S+) (.*)\n", line):
@@ -149,7 +148,7 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     first = eventually(lambda: answer_of(session), what="its program answers")
     await_line(logs, "worker-0", f"{first} 3")
 
-    # A pod that is deleted: both continue in the next.
+    # A pod is deleted: both continue in the next.
     uid = world.uids()["c-worker-0"]
     world.delete(PODS, "c-worker-0")
     second = eventually(lambda: answer_of(session), lambda name: name not in {"", first}, what="the next pod answers")
@@ -157,11 +156,11 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     await_line(logs, "worker-0", f"{second} 3")
     assert first != second
 
-    # A task that is added.
+    # A task is added.
     world.scale("c", replicas=2)
     await_line(logs, "worker-1", r"\S+ 3")
 
-    # A task that fails: its pod is kept, and the next has another name.
+    # A task fails: its pod is kept, and the next has another name.
     world.end("c-worker-0", 1)
     eventually(lambda: world.get(PODS, "c-worker-0-r1"), what="the failed pod has a successor")
     third = eventually(

@@ -1,4 +1,4 @@
-"""TFJobs of the sort that people have, converted and applied: their programs train unchanged."""
+"""Typical TFJobs, converted and applied: their programs train unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster.errors import ExitCode
 
 pytestmark = pytest.mark.exhaustive
 
-#: A file as one would have it: the programs, and three TFJobs of three versions of the API.
+#: A typical file: the programs, and three TFJobs of three versions of the API.
 BUNDLE = """\
 # The programs of all three.
 apiVersion: v1
@@ -113,6 +113,6 @@ def test_programs_of_tfjobs_train_unchanged(
     said = world.logs("coordinated-chief-0")
     assert "chief of 1 workers and 2 ps, ['chief', 'ps', 'worker']\nweight 3.00, kept by ps 0 and 1\ndone\n" in said
     assert "evaluator of ['chief', 'evaluator', 'ps', 'worker']" in world.logs("coordinated-evaluator-0")
-    # cleanPodPolicy None leaves a ps that runs, Running takes it away.
+    # cleanPodPolicy None keeps a running ps, Running deletes it.
     assert world.demand(PODS, "graph-ps-0")["status"]["phase"] == "Running"
     eventually(lambda: world.get(PODS, "coordinated-ps-0"), lambda pod: pod is None, what="the ps is gone")

@@ -1,4 +1,4 @@
-"""The end of a cluster: everything goes with it, and a namesake may follow at once."""
+"""The end of a cluster: all its objects are deleted, and a new one with its name can follow immediately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def running(world: LiveWorld) -> LiveWorld:
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
 def test_deleted_cluster_takes_everything_with_it(running, kubectl, cascade):
-    """After ``kubectl delete`` Service, ConfigMaps and pods are gone, by whichever cascade."""
+    """``kubectl delete`` also deletes Service, ConfigMaps and pods, for each kind of cascade."""
     deleted = kubectl("-n", running.namespace, "delete", "tfcluster", "c", f"--cascade={cascade}")
     assert deleted.returncode == 0, deleted.stderr
 
@@ -35,12 +35,12 @@ def test_deleted_cluster_takes_everything_with_it(running, kubectl, cascade):
 
 
 def test_orphaned_pods_run_on(running, kubectl):
-    """After ``kubectl delete --cascade=orphan`` the pods run on, and nobody deletes or restarts them."""
+    """After ``kubectl delete --cascade=orphan`` the pods keep running, and are neither deleted nor restarted."""
     uids = running.uids()
 
     deleted = kubectl("-n", running.namespace, "delete", "tfcluster", "c", "--cascade=orphan")
     assert deleted.returncode == 0, deleted.stderr
-    # The operator makes this one after it has heard of the other's end.
+    # The operator creates this one after the event of the other's end.
     running.launch_listeners("later", {"worker": {"replicas": 0}})
     running.await_ready("later")
 
@@ -49,7 +49,7 @@ def test_orphaned_pods_run_on(running, kubectl):
 
 
 def test_namesake_follows_at_once(running):
-    """A cluster that is made again under its name, while the old one's pods end, gets pods of its own."""
+    """A cluster that is re-created while the old one's pods terminate gets its own pods."""
     old = running.uids()
 
     running.remove("c")

@@ -1,6 +1,6 @@
-"""The examples, applied as a reader of them would, and what each says that it becomes.
+"""The examples, applied as by a reader, and the results that each promises.
 
-All run in a namespace that enforces the Pod Security Standard `restricted`.  One run of each serves all tests of it,
+All run in a namespace that enforces the Pod Security Standard `restricted`. One run of each serves all its tests,
 because a pod with TensorFlow takes long to start.
 """
 
@@ -19,7 +19,7 @@ from task_programs import PEERS, PORT
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER = "gpu.yaml", "multi-worker-mirrored.yaml", "parameter-server.yaml"
-#: Followed through its resizes by test_live_resize.py.
+#: test_live_resize.py covers its resizes.
 ELASTIC = "elastic-parameter-server.yaml"
 #: Those of test_examples_on_volumes.py and test_examples_of_workers.py.
 ELSEWHERE = {
@@ -33,19 +33,19 @@ ELSEWHERE = {
 }
 CHIEF = "digits-chief-0"
 
-# The README and the examples must work where the network enforces what a cluster, or the operator, asks for.
+# The README and the examples must work on networks that enforce a cluster's, or the operator's, policies.
 pytestmark = [pytest.mark.usefixtures("network_policies"), pytest.mark.alone]
 
 Apply = Callable[[str], LiveWorld]
 
 
 def await_training(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-    """Return a pod's log once it says enough."""
+    """Return a pod's log once it is complete enough."""
     return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
 
 
 def numbers(name: str, log: str) -> list[float]:
-    """Read the numbers that a log gives after a word, in their order."""
+    """Return the numbers after a word in a log, in order."""
     return [float(number) for number in re.findall(rf"{name}[ =:]+(\d+\.\d+)", log)]
 
 
@@ -56,7 +56,6 @@ def test_every_example_is_tested_here():
 
 
 def test_first_cluster_of_the_readme_trains_and_succeeds(world: LiveWorld, kubectl, training_image: str):
-    """The README's first manifest trains, and its `kubectl wait` sees it succeed."""
     text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     (manifest, wait) = (
         re.search(found, text, re.DOTALL)[1] for found in (r"```yaml\n(.*?)```", r"\$ kubectl (wait [^\n]*)")
@@ -65,7 +64,7 @@ def test_first_cluster_of_the_readme_trains_and_succeeds(world: LiveWorld, kubec
     applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=manifest)
     assert applied.returncode == 0, applied.stderr
 
-    # In steps, because the runner gives a command three minutes.
+    # In steps, because the runner limits a command to three minutes.
     command = ["-n", world.namespace, *wait.split()[:-1], "--timeout=5s"]
     eventually(lambda: kubectl(*command).returncode, lambda rc: rc == 0, what=wait, within=TRAINING_DEADLINE_SECONDS)
 
@@ -75,7 +74,6 @@ def test_first_cluster_of_the_readme_trains_and_succeeds(world: LiveWorld, kubec
 
 @pytest.fixture(scope="module")
 def gpu_example(apply_example: Apply) -> LiveWorld:
-    """The GPU example, applied."""
     world = apply_example(GPU_EXAMPLE)
     if world.allocatable("nvidia.com/gpu") < 2:
         pytest.skip("no node of this cluster offers two nvidia.com/gpu")
@@ -85,7 +83,6 @@ def gpu_example(apply_example: Apply) -> LiveWorld:
 
 @pytest.mark.exhaustive
 def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
-    """Each worker prints the one GPU that it holds, and the status counts both."""
     for index, pod in enumerate(task_names("digits-gpu", worker=2)):
         await_training(
             gpu_example, pod, lambda log, i=index: f"worker {i} holds {{'GPU': 1}}" in log, what=f"{pod} counts its GPU"
@@ -115,7 +112,6 @@ def test_mirrored_example_learns_and_ends(apply_example):
 
 @pytest.fixture(scope="module")
 def training(apply_example: Apply, kubectl) -> LiveWorld:
-    """The parameter-server example, ready and training."""
     world = apply_example(PARAMETER_SERVER)
     waited = kubectl("-n", world.namespace, "wait", "--for=condition=Ready", "tfcluster/digits", "--timeout=300s")
     assert waited.returncode == 0, waited.stderr
@@ -123,7 +119,7 @@ def training(apply_example: Apply, kubectl) -> LiveWorld:
 
 
 def test_parameter_server_example_learns(training):
-    """The chief trains on the digits across workers and ps: the loss falls, and the accuracy reaches 0.8."""
+    """The chief trains on the digits across workers and ps: the loss decreases, and the accuracy reaches 0.8."""
     log = await_training(
         training, CHIEF, lambda log: max(numbers("accuracy", log), default=0) >= 0.8, what="the accuracy is 0.8"
     )
@@ -136,7 +132,7 @@ def test_parameter_server_example_learns(training):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("enforced_policies")
 def test_parameter_server_example_is_isolated_while_it_trains(training):
-    """The network keeps the two workers of the training apart, as their filters do, and lets the chief reach both."""
+    """The network separates the two workers, as their filters do, and lets the chief reach both."""
     workers = task_names("digits", worker=2)
     addresses = {f"{training.ip(name)}:{PORT}": name for name in workers}
 
@@ -148,7 +144,7 @@ def test_parameter_server_example_is_isolated_while_it_trains(training):
 
 
 def test_parameter_server_example_hears_of_new_workers(training, kubectl):
-    """While it trains, ``kubectl scale`` brings a worker, and the chief's own program reports the new epoch."""
+    """During the training, ``kubectl scale`` adds a worker, and the chief's program reports the new epoch."""
     uid = training.uids()[CHIEF]
     workers = training.cluster("digits")["spec"]["jobs"]["worker"]["replicas"]
     scaled = kubectl("-n", training.namespace, "scale", "tfcluster/digits", f"--replicas={workers + 1}")
@@ -163,7 +159,7 @@ def test_parameter_server_example_hears_of_new_workers(training, kubectl):
 
 
 def test_parameter_server_example_survives_the_loss_of_a_worker(training):
-    """A worker whose pod is deleted comes back at its address and rejoins: the chief trains on, in the same process."""
+    """A worker whose pod is deleted returns at its address and rejoins: the chief continues, in the same process."""
     uids = training.uids()
 
     training.delete(PODS, "digits-worker-1")

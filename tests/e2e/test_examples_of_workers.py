@@ -17,7 +17,7 @@ AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 
 @pytest.fixture(scope="module")
 def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
-    """The examples of this module, side by side."""
+    """The examples of this module, in parallel."""
     apply_example("tf-config.yaml")
     apply_example("custom-image.yaml")
     apply_example("data-service.yaml")
@@ -38,7 +38,6 @@ def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
 
 
 def test_data_service_example_learns_and_ends(world: LiveWorld):
-    """The chief trains with what the data workers prepare, and the cluster succeeds when the chief does."""
     world.await_success("digits-data")
 
     log = world.logs("digits-data-chief-0")
@@ -48,10 +47,10 @@ def test_data_service_example_learns_and_ends(world: LiveWorld):
 
 
 def test_hpa_example_scales_the_workers(world: LiveWorld):
-    """The autoscaler raises the workers to its minimum by /scale, and the program trains with them.
+    """The autoscaler raises the workers to its minimum with /scale, and the program trains with them.
 
-    That needs no metrics; what it does by the load is Kubernetes' own.  Where the program trained before the autoscaler
-    looked, it takes the second worker on while it trains.
+    Metrics are not needed: scaling by load is Kubernetes' own. If the program trained before the autoscaler acted, it
+    adds the second worker while it trains.
     """
     eventually(
         lambda: world.cluster("digits-scaled")["spec"]["jobs"]["worker"]["replicas"],

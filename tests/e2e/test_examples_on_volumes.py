@@ -1,6 +1,6 @@
-"""The examples with volumes, under the Pod Security Standard `restricted`: what they write outlives their pods.
+"""The examples with volumes, under the Pod Security Standard `restricted`: their files outlive their pods.
 
-Their claims are met by the cluster's default StorageClass; where there is none, by folders of a node.
+The cluster's default StorageClass provides their volumes; without one, folders of a node do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.exhaustive
 CLAIMS = ("digits-kept", "digits-board", "digits-judged")
 VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "storageclasses", namespaced=False)
-#: What marks the StorageClass of claims that name none.
+#: The annotation of the default StorageClass.
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CHIEF = "digits-kept-chief-0"
 
@@ -33,7 +33,7 @@ def volumes(
     objects: Objects,
     new_namespace: Callable[[], str],
 ) -> Iterator[None]:
-    """Volumes for the claims, made by hand where the cluster makes none itself, and removed afterwards."""
+    """Volumes for the claims: created by the cluster, or manually and removed afterwards."""
     classes = objects.list(STORAGE_CLASSES)
     if any(one["metadata"].get("annotations", {}).get(DEFAULT_CLASS) == "true" for one in classes):
         yield
@@ -60,13 +60,12 @@ def volumes(
 
 @pytest.fixture(scope="module")
 def kept(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
-    """Two examples that train to their end, side by side."""
+    """Two examples that train to their end, in parallel."""
     apply_example("checkpoints.yaml")
     return apply_example("evaluator.yaml")
 
 
 def await_log(world: LiveWorld, pod: str, pattern: str) -> re.Match[str]:
-    """Return what a pod's log says once it matches."""
     return eventually(
         lambda: re.search(pattern, world.logs(pod), re.MULTILINE),
         what=f"the log of {pod} says {pattern}",
@@ -75,7 +74,7 @@ def await_log(world: LiveWorld, pod: str, pattern: str) -> re.Match[str]:
 
 
 def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Callable):
-    """The chief's pod is deleted amid the training: its successor goes on from the volume, and the cluster succeeds."""
+    """The chief's pod is deleted during the training: the next one continues from the volume, and succeeds."""
     await_log(kept, CHIEF, r"^pass 3:")
     uid = kept.uids()[CHIEF]
 
@@ -90,7 +89,7 @@ def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Call
 
 
 def test_evaluator_example_judges_to_the_end(kept: LiveWorld):
-    """The evaluator judges checkpoints while the others train, the last one too; then the cluster has succeeded."""
+    """The evaluator evaluates checkpoints during the training, including the last one; then the cluster succeeds."""
     kept.await_success("digits-judged")
 
     log = kept.logs("digits-judged-evaluator-0")
@@ -100,11 +99,11 @@ def test_evaluator_example_judges_to_the_end(kept: LiveWorld):
 
 
 def test_tensorboard_example_shows_the_training(apply_example: Callable[[str], LiveWorld], kubectl):
-    """Through ``kubectl port-forward`` TensorBoard tells of the loss and the accuracy of the training that runs."""
+    """Through ``kubectl port-forward``, TensorBoard shows the loss and the accuracy of the running training."""
     world = apply_example("tensorboard.yaml")
     waited = kubectl("-n", world.namespace, "wait", "--for=condition=Ready", "tfcluster/digits-board", "--timeout=150s")
     assert waited.returncode == 0, waited.stderr
-    # Its own process, because the runner waits for the end.
+    # In a separate process, because the runner waits for the end.
     program = [*kubectl().args, "-n", world.namespace, "port-forward", "digits-board-chief-0", ":6006"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as forward:
         assert forward.stdout is not None

@@ -1,7 +1,7 @@
-"""The life of a release beside running clusters: helm installs, upgrades and uninstalls, and no task notices.
+"""A release next to running clusters: helm installs, upgrades and uninstalls without an effect on tasks.
 
-The release watches its own namespace alone, and the namespace enforces the restricted Pod Security Standard.  The
-operator that watches all namespaces is away in the meantime: else nobody could tell whose work the pods are.
+The release watches only its own namespace, which enforces the restricted Pod Security Standard. The operator of all
+namespaces is removed in the meantime: otherwise the author of the pods would be ambiguous.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 RELEASE = "life"
 #: The chart's two operators are ready: the leader and its standby.
 BOTH = [True, True]
-#: What the namespace asks of the tasks' pods too.
+#: The namespace requires this of the tasks' pods too.
 HARMLESS = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -37,7 +37,7 @@ HARMLESS = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
-#: A user that the image knows nothing of, with the group 0: so OpenShift runs pods.
+#: A user that the image does not define, with the group 0, as on OpenShift.
 OTHER_USER = 1000690000
 
 Helm = Callable[..., str]
@@ -67,7 +67,7 @@ def helm(kubeconfig: Path, namespace: str) -> Helm:
 
 @pytest.fixture
 def upgrade(helm: Helm, operator_image: str) -> Iterator[Callable[..., None]]:
-    """Installs or upgrades the release, and returns when helm says that both operators are ready."""
+    """Installs or upgrades the release, and waits until both operators are ready."""
     repository, _, tag = operator_image.rpartition(":")
 
     def run(verb: str, *settings: str) -> None:
@@ -75,13 +75,12 @@ def upgrade(helm: Helm, operator_image: str) -> Iterator[Callable[..., None]]:
         helm(verb, RELEASE, CHART, "--set", given, "--wait", "--timeout", "3m")
 
     yield run
-    # Not all of it goes with the namespace.
+    # Some objects are outside of the namespace.
     helm("uninstall", RELEASE, "--ignore-not-found")
 
 
 @pytest.fixture
 def foreign(live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects):
-    """Another namespace."""
     name = new_namespace()
     yield live_world(name)
     objects.delete(NAMESPACES, "", name)
@@ -89,31 +88,30 @@ def foreign(live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], 
 
 @pytest.fixture
 def alone(namespace: str, objects: Objects, operator_release: OperatorRelease) -> Iterator[OperatorRelease]:
-    """The release in the test's namespace, to be installed there while the cluster-wide operator is away."""
+    """The release in the test's namespace, installed while the cluster-wide operator is removed."""
     objects.patch(NAMESPACES, "", namespace, {"metadata": {"labels": RESTRICTED}})
     with operator_release.absent():
         yield OperatorRelease(objects, namespace)
 
 
 def launch(world: LiveWorld, name: str, *, workers: int = 2) -> Object:
-    """Create a TFCluster of tasks that a restricted namespace takes."""
+    """Create a TFCluster of tasks that a restricted namespace accepts."""
     template = pod_template(world.image, LISTEN, securityContext=HARMLESS)
     return world.launch(name, {"chief": {"template": template}, "worker": {"replicas": workers, "template": template}})
 
 
 def tasks(world: LiveWorld, cluster: str = "c") -> dict[str, Object]:
-    """Read the pods of a cluster, without the operator's own beside them and without what their kubelet writes."""
+    """Return the pods of a cluster, without the operator's and without the fields that their kubelet writes."""
     return world.declared(*(name for name in world.pods() if name.startswith(f"{cluster}-")))
 
 
 def user_of(kubectl: Callable[..., subprocess.CompletedProcess[str]], namespace: str, pod: str) -> str:
-    """Ask the operator's container which user it is."""
     command = ("python3", "-c", "import os; print(os.getuid())")
     return kubectl("-n", namespace, "exec", pod, "--", *command).stdout.strip()
 
 
 def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # noqa: PLR0917 - fixtures, by name
-    """Installed, the operator makes a cluster's pods; an upgrade replaces it, uninstall removes it, and they stay."""
+    """The installed operator creates a cluster's pods; an upgrade and an uninstallation of the operator keep them."""
     names = task_names("c", chief=1, worker=2)
 
     upgrade("install")
@@ -148,13 +146,13 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
 
 
 def test_release_keeps_to_its_namespaces(alone, upgrade, world, foreign):
-    """A TFCluster where the release does not watch gets no pod, until the release is told to watch there too."""
+    """A TFCluster gets pods only when the release watches its namespace."""
     upgrade("install", "clusterWide=false")
     launch(foreign, "c", workers=1)
     launch(world, "c", workers=1)
     world.await_ready("c")
     assert foreign.pods() == {}
-    # The API server's own default says that no operator has looked at it.
+    # The API server's default means that no operator has reconciled it.
     assert foreign.status("c") == {"observedGeneration": 0}
 
     upgrade("upgrade", f"watchNamespaces={{{world.namespace},{foreign.namespace}}}")

@@ -1,4 +1,4 @@
-"""Images without the resolver, as they are: the operator delivers it, and a task needs no command of its own."""
+"""Unmodified images without the resolver: the operator delivers it, and also the command of a task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.world import task_names
 from task_programs import PORT
 
 ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
-#: Prints where the package is imported from, or that there is none.
+#: Prints the path of the imported package, or that it is missing.
 WHERE = """
 import json
 try:
@@ -25,46 +25,44 @@ except ImportError as error:
 
 
 def stock(image: str, **container: Any) -> Object:
-    """Build a pod template that says no more than which image."""
+    """Build a pod template with only an image."""
     container = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent", **container}
     return {"spec": {"terminationGracePeriodSeconds": 30, "containers": [container]}}
 
 
 @pytest.fixture(scope="module")
 def stocked(shared_world: LiveWorld, training_image: str) -> LiveWorld:
-    """Two workers and a chief of a stock image with TensorFlow, which run the task server, ready."""
+    """Two workers and a chief with a stock TensorFlow image, which run the task server, ready."""
     serving = {"taskServer": True, "template": stock(training_image)}
     shared_world.launch("c", {"chief": serving, "worker": {"replicas": 2, **serving}})
     eventually(
         lambda: {name: is_pod_ready(pod) for name, pod in shared_world.pods().items()},
         lambda ready: ready == dict.fromkeys(task_names("c", chief=1, worker=2), True),
         what="three task servers listen",
-        # TensorFlow is imported three times on a loaded machine.
+        # TensorFlow is imported three times on a busy machine.
         within=2 * POD_DEADLINE_SECONDS,
     )
     return shared_world
 
 
 def test_stock_image_does_not_have_the_resolver(stocked):
-    """Without the operator's PYTHONPATH there is no such package in the image: what follows proves the delivery."""
+    """Without the operator's PYTHONPATH the image lacks the package: the other tests prove the delivery."""
     assert (
         stocked.run("c-worker-0", "env", "-u", "PYTHONPATH", "python3", "-c", WHERE).strip() == '"ModuleNotFoundError"'
     )
 
 
 def test_stock_image_gets_the_resolver(stocked):
-    """In the pod the package is imported from the delivered archive."""
     assert stocked.python("c-worker-0", WHERE) == f"{ZIP}/bundled/tfcluster_resolver/__init__.py"
 
 
 def test_task_server_serves(stocked):
-    """Each task runs the task server, and says so in its log."""
     for index, pod in enumerate(task_names("c", worker=2)):
         assert f"serving /job:worker/task:{index} of {stocked.namespace}/c" in stocked.logs(pod)
 
 
 def test_task_server_is_ready_when_it_listens(stocked):
-    """The operator's probe asks the task's port."""
+    """The operator's probe connects to the task's port."""
     (container,) = stocked.demand(PODS, "c-worker-0")["spec"]["containers"]
 
     assert container["command"] == ["python3", "-m", "tfcluster_resolver", "serve"]
@@ -72,7 +70,7 @@ def test_task_server_is_ready_when_it_listens(stocked):
 
 
 def test_one_immutable_config_map_serves_all_jobs(stocked):
-    """One ConfigMap delivers the resolver to every pod of the namespace; it is immutable, and no TFCluster owns it."""
+    """One ConfigMap delivers the resolver to every pod of the namespace; it is immutable and does not have an owner."""
     (name,) = stocked.resolver_copies()
     found = stocked.demand(CONFIG_MAPS, name)
 
@@ -89,7 +87,7 @@ def test_one_immutable_config_map_serves_all_jobs(stocked):
 
 
 def test_doctor_finds_the_pod_well(stocked):
-    """``doctor`` in a serving pod: name, port, peers, view and TensorFlow are well, by real DNS and a real kubelet."""
+    """``doctor`` succeeds in a serving pod, with real DNS and a real kubelet."""
     told = json.loads(stocked.run("c-worker-0", "python3", "-m", "tfcluster_resolver", "doctor", "--json"))
 
     found = {check["name"]: check["verdict"] for check in told["checks"]}
@@ -114,7 +112,7 @@ def test_wait_and_exec_work_in_a_pod(stocked):
 
 
 def test_server_ends_when_it_is_told_to(world, training_image):
-    """A task server is process 1 of its container and ends at SIGTERM, not when its grace period is over."""
+    """A task server is process 1 of its container and exits at SIGTERM, not after its grace period."""
     world.launch("c", {"worker": {"taskServer": True, "template": stock(training_image)}})
     world.await_ready("c")
     since = world.pods_version()

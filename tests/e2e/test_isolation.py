@@ -1,4 +1,4 @@
-"""Who reaches a task's port under each mode of isolation, on a network that enforces NetworkPolicies."""
+"""Access to a task's port in each mode of isolation, on a network that enforces NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.waiting import eventually
 from support.world import task_names
 from task_programs import LISTEN_ON, PORT, listener, pod_template
 
-# The former starts what enforces, before the pods of a module; the latter skips a test where nobody does.
+# The former starts the enforcement before the pods of a module; the latter skips a test without it.
 pytestmark = [pytest.mark.usefixtures("network_policies", "enforced_policies"), pytest.mark.alone]
 
 OTHER_PORT = 8080
@@ -31,7 +31,7 @@ EVERYBODY = {*TASKS, STRANGER, NOTEBOOK, OUTSIDER, INVITED}
 def outside(
     live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects
 ) -> Iterator[LiveWorld]:
-    """Another namespace with two pods: one of them is invited."""
+    """Another namespace with two pods: one of them is permitted."""
     world = live_world(new_namespace())
     world.start(*(listener(world.image, name, PORTS, role=name) for name in (OUTSIDER, INVITED)))
     yield world
@@ -40,7 +40,7 @@ def outside(
 
 @pytest.fixture(scope="module")
 def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWorld]:
-    """Clusters of four kinds in one namespace, with two pods of no cluster: all pods, with where each is."""
+    """Clusters of four kinds in one namespace, with two pods outside of clusters: all pods, with their addresses."""
     world = shared_world
     template = pod_template(world.image, command=["python3", "-c", LISTEN_ON, *map(str, PORTS)])
 
@@ -67,17 +67,17 @@ def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWor
 
 
 def reached(neighbours: dict[str, LiveWorld], targets: tuple[str, ...], port: int) -> dict[str, set[str]]:
-    """Who reaches a port of tasks, besides the task itself."""
+    """The pods that reach a port of tasks, without the task itself."""
     addresses = {f"{neighbours[name].ip(name)}:{port}": name for name in targets}
     found = who_reaches(addresses, neighbours)
     return {name: found[address] - {name} for address, name in addresses.items()}
 
 
 def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
-    """Under None everybody, under Cluster its own cluster, under DeviceFilters those whom its filters join, and guests.
+    """None admits all pods, Cluster its own cluster, DeviceFilters the tasks that filters connect, and guests.
 
-    The ps and worker 0 see each other.  The ps does not see worker 1, which sees the ps; that joins the two as well,
-    because whoever is called by a task calls it back.  The workers do not see each other.
+    The ps and worker 0 see each other. The ps does not see worker 1, which sees the ps; that connects the two as well,
+    because a task connects back to its callers. The workers do not see each other.
     """
     workers = task_names(FILTERED, worker=2)
     guests = {NOTEBOOK, INVITED}
@@ -90,7 +90,7 @@ def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
     }
     expected = {name: callers - {name} for name, callers in expected.items()}
 
-    # Ready tells that the policies exist; what enforces them follows.
+    # Ready means that the policies exist; their enforcement follows.
     eventually(
         lambda: reached(neighbours, tuple(expected), PORT),
         lambda found: found == expected,
@@ -99,7 +99,7 @@ def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
 
 
 def test_other_ports_stay_open_unless_all_are_closed(neighbours):
-    """Another port of a task is open to everybody in every mode, but not with the ports All, where only guests pass."""
+    """Another port of a task is open in every mode, except with the ports All, which admit only guests."""
     targets = (f"{CLOSED}-worker-0", f"{FILTERED}-ps-0", f"{FILTERED}-worker-0")
 
     found = reached(neighbours, (*targets, f"{SEALED}-worker-0"), OTHER_PORT)
@@ -108,7 +108,7 @@ def test_other_ports_stay_open_unless_all_are_closed(neighbours):
 
 
 def test_edited_filters_reach_the_network(neighbours, shared_world):
-    """An edit that lets the workers see each other opens the way between them, and their pods run on; so back again."""
+    """Filters that let the workers see each other open their connection, and keep the pods; so in reverse."""
     first, second = task_names(FILTERED, worker=2)
     uids = shared_world.uids()
     address = f"{shared_world.ip(second)}:{PORT}"

@@ -1,4 +1,4 @@
-"""How tasks end on a real node: the kernel kills one, and a failed pod keeps its log."""
+"""The end of tasks on a real node: the kernel kills one, and a failed pod keeps its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def await_pods_left(world: LiveWorld, *names: str) -> None:
 
 
 def test_task_that_uses_too_much_memory_is_named_and_restarted(world):
-    """The kernel kills a task at its memory limit; it is started again, and the status says OOMKilled."""
+    """The kernel kills a task at its memory limit; it is restarted, and the status says OOMKilled."""
     template = pod_template(world.image, END_ON_DEMAND, resources={"limits": {"memory": "64Mi"}})
     world.launch("c", {"worker": {"template": template}})
     world.await_ready("c")
@@ -35,7 +35,7 @@ def test_task_that_uses_too_much_memory_is_named_and_restarted(world):
 
 
 def test_log_of_a_failed_pod_outlives_the_restart(world):
-    """The task continues in another pod: its name is found in DNS there and nowhere else, and the old log is read."""
+    """The task continues in another pod: DNS resolves its name only to that pod, and the old log can be read."""
     template = pod_template(world.image, END_ON_DEMAND)
     world.launch("c", {"worker": {"replicas": 2, "template": template}}, failedPodsHistoryLimit=1)
     world.await_ready("c")

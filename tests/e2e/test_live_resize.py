@@ -1,4 +1,4 @@
-"""Training across pods that follows what becomes of the cluster: resizes, and the loss of an equal worker."""
+"""Training across pods that follows changes of the cluster: resizes, and the loss of an equal worker."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ pytestmark = pytest.mark.exhaustive
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
 CHIEF, CLUSTER = "digits-elastic-chief-0", "digits-elastic"
 SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
-#: The example gives a worker that leaves this many seconds; the chief lets go of it long before.
+#: The example gives a leaving worker this many seconds; the chief releases it long before.
 DRAIN_SECONDS = 120.0
 
 
 def await_log(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-    """Return a pod's log once it says enough."""
+    """Return a pod's log once it is complete enough."""
     return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
 
 
 def passes(log: str) -> list[int]:
-    """Read the numbers of the passes that a log tells of."""
+    """Return the numbers of the training steps in a log."""
     return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
 
 
@@ -47,10 +47,10 @@ def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
 
 
 def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
-    """Scale the example and await that the chief's program trains on so many workers.
+    """Scale the example and wait until the chief's program trains on this number of workers.
 
     Returns:
-        What the chief said from the resize on, and the seconds from the request to the change of the running program.
+        The chief's log since the resize, and the seconds from the request to the change of the running program.
     """
     before = len(world.logs(CHIEF))
     asked = datetime.now(UTC)
@@ -70,10 +70,10 @@ def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
 
 
 def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_testsuite_property):
-    """Scaled from two workers to four and back, the running program takes the workers on and lets them go.
+    """Scaled from two workers to four and back, the running program adds the workers and releases them.
 
-    No process and no pod that stays starts again, and no pass is lost.  A worker that leaves ends as soon as the chief
-    has let go of it, not when its time is up.
+    No remaining process or pod restarts, and no training step is lost. A leaving worker exits when the chief has
+    released it, not at its deadline.
     """
     uids = elastic.uids()
 
@@ -107,7 +107,7 @@ def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_tes
 
 @pytest.fixture
 def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
-    """Two equal workers with checkpoints on one node, training; the folder goes afterwards."""
+    """Two equal workers with checkpoints on one node, training; the folder is deleted afterwards."""
     folder = f"/kept/tfcluster-{world.namespace}"
     node = world.objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
     program = ["/opt/examples/train_digits_multiworker.py", "--epochs", "40", "--checkpoints", folder]
@@ -123,7 +123,7 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
 
 
 def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
-    """One of two equal workers dies: both start again, continue where the checkpoint ends, and the cluster succeeds."""
+    """One of two equal workers dies: both restart, continue from the checkpoint, and the cluster succeeds."""
     uids = mirrored.uids()
     made = max(passes(mirrored.logs("c-worker-0")))
 
@@ -134,5 +134,5 @@ def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
     assert mirrored.status("c")["restarts"] == 1
     logs = [mirrored.logs(f"c-worker-{index}") for index in (0, 1)]
     assert passes(logs[0]) == passes(logs[1])
-    # The last pass that was told of may have been cut short of its checkpoint.
+    # The last reported step might not have a checkpoint.
     assert (passes(logs[0])[0] >= made, passes(logs[0])[-1]) == (True, 40)

@@ -1,4 +1,4 @@
-"""Names come before readiness: TensorFlow's tasks wait for each other, so none would ever be ready otherwise."""
+"""Names resolve before readiness: TensorFlow's tasks wait for each other, so otherwise none would become ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKERS = task_names("c", worker=2)
 
 @pytest.fixture
 def unready(world: LiveWorld) -> LiveWorld:
-    """Two workers that listen and are not ready, because a test has to open their gate."""
+    """Two workers that listen but are unready until a test opens their gate."""
     template = pod_template(world.image, readinessProbe={**GATED, "periodSeconds": 1})
     world.launch("c", {"worker": {"replicas": 2, "template": template}})
     for pod in WORKERS:
@@ -29,7 +29,6 @@ def unready(world: LiveWorld) -> LiveWorld:
 
 
 def test_unready_tasks_are_found_and_reached(unready):
-    """Before any task is ready, each finds and reaches every other by name."""
     wanted = {unready.address(pod): pod for pod in WORKERS}
 
     eventually(
@@ -43,7 +42,7 @@ def test_unready_tasks_are_found_and_reached(unready):
 
 
 def test_ready_counts_the_tasks_whose_probe_succeeds(unready):
-    """The status counts a task as ready when its readiness probe succeeds, and names a task that is not."""
+    """The status counts a task as ready when its readiness probe succeeds, and names an unready task."""
     unready.run("c-worker-0", "touch", "/tmp/open")  # noqa: S108 - a path in the pod
     status = unready.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (1, 2), what="one task is ready")
     ready = next(c for c in status["conditions"] if c["type"] == "Ready")

@@ -1,4 +1,4 @@
-"""Pods that end for any cause: the task comes back at the same address, and nobody else notices."""
+"""Pods that end for any cause: the task returns at the same address, and the other tasks are not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def running(world: LiveWorld) -> LiveWorld:
 
 @pytest.fixture
 def schedulable(running: LiveWorld) -> Iterator[LiveWorld]:
-    """Lets every node take pods again that a test has cordoned."""
+    """Uncordons every node after a test."""
     yield running
     for node in running.objects.list(NODES):
         if node["spec"].get("unschedulable"):
@@ -34,7 +34,7 @@ def schedulable(running: LiveWorld) -> Iterator[LiveWorld]:
 
 
 def await_known_pods(world: LiveWorld) -> Object:
-    """Wait until the chief reads in its view which pod each worker is, and give the view."""
+    """Wait until the chief's view names the pod of each worker, and return the view."""
     return eventually(
         lambda: json.loads(world.read("c-chief-0")),
         lambda view: "incarnations" in view,
@@ -47,7 +47,7 @@ def attempt(pod: Object) -> str:
 
 
 def test_deleted_pod_comes_back_at_its_address(running):
-    """A worker whose pod is deleted is made again, and is reached where it was; the chief alone is told."""
+    """A deleted worker's pod is re-created, and reached at its address; only the chief is notified."""
     uids, declared = running.uids(), running.declared("c-worker-0")
     view = await_known_pods(running)
 
@@ -67,7 +67,6 @@ def test_deleted_pod_comes_back_at_its_address(running):
 
 
 def test_name_of_a_replaced_pod_gives_the_new_ip_only(running):
-    """The name of a task that came back resolves to its new pod's IP, and no more to the old one's."""
     uid = running.uids()["c-worker-1"]
     host = running.hosts(["c-worker-1"])[0]
     assert running.resolve("c-chief-0", [host]) == {host: [running.ip("c-worker-1")]}
@@ -84,7 +83,7 @@ def test_name_of_a_replaced_pod_gives_the_new_ip_only(running):
 
 @pytest.mark.alone
 def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
-    """``kubectl drain`` needs no force, the replacement waits while no node takes it, and runs when one does."""
+    """``kubectl drain`` works without force; the replacement waits for a schedulable node, and then runs."""
     uids = schedulable.uids()
     node = schedulable.demand(PODS, "c-worker-1")["spec"]["nodeName"]
     cordoned = [n["metadata"]["name"] for n in schedulable.objects.list(NODES) if n["metadata"]["name"] != node]
@@ -109,7 +108,7 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
-    """Where the container's own restartPolicy lets the kubelet restart it, the operator leaves the pod to it."""
+    """If the container's own restartPolicy lets the kubelet restart it, the operator keeps the pod."""
     template = with_scratch(pod_template(world.image, CRASH_ONCE, restartPolicy="OnFailure"))
     world.launch("c", {"worker": {"template": template}})
     first = world.await_pods(["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
@@ -121,10 +120,10 @@ def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
 
 
 def test_evicted_pods_are_replaced_and_count_no_failure(world):
-    """A pod that the kubelet evicts is made again, and that is no failure.
+    """A pod that the kubelet evicts is re-created, and this is not a failure.
 
-    The kubelet reports an evicted pod whose program ends with 0 at SIGTERM as Succeeded and no more, so that only
-    restartPolicy Always brings it back; one that ends otherwise it reports as Failed and Evicted.
+    If the program exits with 0 at SIGTERM, the kubelet reports only Succeeded, so that only restartPolicy Always
+    replaces the pod; for another exit code, it reports Failed and Evicted.
     """
     limits = {"limits": {"ephemeral-storage": "1Mi"}}
     template = pod_template(world.image, OVERFILL_ON_DEMAND, resources=limits)

@@ -1,4 +1,4 @@
-"""Resizing a running cluster: who is told of it, in the pod's own file, and who is left alone."""
+"""Resizing a running cluster: which tasks are notified, in the pod's own file, and which are not."""
 
 from __future__ import annotations
 

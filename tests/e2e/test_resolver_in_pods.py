@@ -1,4 +1,4 @@
-"""The resolver in pods: GPUs that fail, and the snippets of docs/how-to/write-a-program.md."""
+"""The resolver in pods: failing GPUs, and the snippets of docs/how-to/write-a-program.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-progr
 
 @pytest.fixture
 def granted(world: LiveWorld, two_gpus: None) -> LiveWorld:  # noqa: ARG001 - skips where there are none
-    """A running task that holds two GPUs."""
+    """A running task with two GPUs."""
     template = pod_template(world.image, resources={"limits": {GPU: 2}})
     world.launch("c", {"worker": {"template": template}})
     world.await_ready("c")
@@ -31,7 +31,7 @@ def granted(world: LiveWorld, two_gpus: None) -> LiveWorld:  # noqa: ARG001 - sk
 
 @pytest.mark.alone
 def test_lost_device_is_warned_of(granted, fake_devices):
-    """Of two granted GPUs both count, without a warning; of one that fails is warned, with both numbers."""
+    """Two granted GPUs count without a warning; if one fails, a warning has both numbers."""
     first, second = granted.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
     assert first != second
     assert granted.python("c-worker-0", COUNT_AND_WARNINGS) == [{"GPU": 2}, []]
@@ -67,12 +67,12 @@ def mnist(world: LiveWorld) -> LiveWorld:
 
 
 def of_the_guide(test: str, language: str) -> list[str]:
-    """Return the guide's snippets in a language that a test of this module proves."""
+    """Return the guide's snippets in a language that a test of this module covers."""
     return [one.text for one in snippets(GUIDE) if (one.proof(), one.language) == (test, language)]
 
 
 def run_python(text: str, **place: Any) -> str:
-    """Run a snippet in a process of its own, outside of the cluster, and give what it prints."""
+    """Run a snippet in a separate process, outside of the cluster, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60, **place
     )
@@ -91,7 +91,7 @@ def test_notebook_reads_the_cluster(mnist, kubeconfig):
 
 
 def test_view_of_a_pod_is_read_elsewhere(mnist, kubectl, tmp_path):
-    """A view that ``kubectl exec`` copied as the guide says is read by the guide's next snippet."""
+    """The guide's next snippet reads a view that ``kubectl exec`` copied."""
     (command,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "console")
     (text,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "python")
     words, _, file = command.removeprefix("$ kubectl ").strip().partition(" > ")

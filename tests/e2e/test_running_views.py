@@ -1,4 +1,4 @@
-"""A running cluster seen from inside its pods: names, addresses, and each task's view.  These tests only look."""
+"""A running cluster from inside its pods: names, addresses, and each task's view. These tests only read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         kubectl("-n", running.namespace, "get", "tfc", "c", *wide).stdout.splitlines() for wide in ((), ("-o", "wide"))
     ]
     short, header = (table[0].split() for table in tables)
-    # A cluster without a queue, which does not wait, shows empty columns.
+    # These columns are empty for a cluster without a queue that does not wait.
     shown = [name for name in header if name not in {"QUEUE", "WAITING"}]
     row = dict(zip(shown, tables[1][1].split(), strict=True))
 
@@ -86,14 +86,13 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
 
 @pytest.mark.parametrize("caller", TASKS)
 def test_every_task_reaches_every_task_at_its_address(running, caller):
-    """From each pod, each task's name resolves and the task that the name says answers at its port."""
+    """From each pod, each task's name resolves and the named task responds at its port."""
     answers = running.call(caller, addresses(running, *TASKS))
 
     assert answers == {running.address(pod): pod for pod in TASKS}
 
 
 def test_pod_knows_its_name_job_index_and_address(running):
-    """A pod's host name is its task's name, and its environment says job, index and address."""
     program = """
 import json, os, socket
 print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n in ("JOB", "TASK_INDEX", "ADDRESS"))]))
@@ -103,7 +102,7 @@ print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n
 
 
 def test_pod_has_no_credentials_of_the_api_server(running):
-    """A task needs no permissions, so no token is mounted, and no Service of the namespace shows in its environment."""
+    """A task does not need permissions, so its pod lacks a token and environment variables of Services."""
     program = """
 import json, os, pathlib
 print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SERVICE_HOST" in os.environ]))
@@ -113,7 +112,7 @@ print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SE
 
 
 def test_file_in_the_pod_is_the_config_maps(running):
-    """What a pod reads is what the job's ConfigMap holds, byte for byte."""
+    """A pod reads the content of the job's ConfigMap, byte for byte."""
     published = running.config_maps()["c-worker"]["data"]
 
     assert {running.read("c-worker-0", f"/etc/tfcluster/{name}") for name in published} == set(published.values())
@@ -133,7 +132,7 @@ def test_resolver_in_the_pod_adds_the_task_itself(running):
 
 
 def test_resolver_in_the_pod_reads_the_tasks_own_file(running):
-    """``show --json`` of the task with filters of its own lists what they let through, and the task itself."""
+    """``show --json`` of a task with its own filters lists the tasks that they show, and the task itself."""
     assert shown(running, "c-worker-1")["jobs"] == {
         "ps": addresses(running, "c-ps-0"),
         "worker": addresses(running, "c-worker-0", "c-worker-1"),
@@ -141,7 +140,6 @@ def test_resolver_in_the_pod_reads_the_tasks_own_file(running):
 
 
 def test_resolver_in_the_pod_says_who_it_is(running):
-    """``show --json`` says the task's job and index, and the epoch of its view."""
     told = shown(running, "c-ps-0")
 
     assert told["task"] == {"job": "ps", "index": 0, "address": running.address("c-ps-0")}

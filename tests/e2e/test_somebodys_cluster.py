@@ -1,7 +1,6 @@
-"""A cluster that one has already: installed from a registry that is given, and by the quickstart as its reader does it.
+"""An existing cluster: the operator is installed from a given registry, and with the quickstart.
 
-The cluster is the one of ``make cluster``, taken for somebody's: its own release is away in the meantime, and comes
-back.
+The cluster is the one of ``make cluster``, used as a user's: its own release is removed in the meantime.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.alone
 
 CHART = ROOT / "charts" / "tfcluster-operator"
 GUIDE = ROOT / "docs" / "get-started" / "quickstart.md"
-#: Where the guide's chart and image are published.
+#: The public location of the guide's chart and image.
 PUBLISHED_CHART = "oci://ghcr.io/OWNER/charts/tfcluster-operator"
 PUBLISHED_TENSORFLOW = "docker.io/tensorflow/tensorflow:2.21.0"
 OWN_CLUSTERS = ("node", "kind")
@@ -37,7 +36,7 @@ OWN_CLUSTERS = ("node", "kind")
 
 @pytest.fixture(scope="module")
 def raised(kubeconfig: Path) -> str:
-    """The kind of cluster that `make cluster` raised; skips on one whose operator is not ours to take away."""
+    """The kind of cluster that `make cluster` created; skips on one whose operator is not ours."""
     from local_kubernetes import checkout, choice
 
     name = choice.chosen().name
@@ -54,7 +53,7 @@ def somebody(
     objects: Objects,
     operator_release: OperatorRelease,
 ) -> Iterator[Somebody]:
-    """A user of the cluster, and the cluster without operator and kind; `make install` of this checkout follows."""
+    """A user of the cluster, and the cluster without operator and CRD; `make install` of this checkout follows."""
     user = become(tmp_path, kubeconfig)
     user.run(f"helm uninstall tfcluster --namespace {operator_release.namespace} --wait")
     user.run("kubectl delete crd --ignore-not-found tfclusters.tfcluster.dev")
@@ -66,7 +65,7 @@ def somebody(
 
 @pytest.fixture
 def registry_image(raised: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - or its nodes take no image
-    """The nodes have the image of a registry, as others get it from the internet."""
+    """The nodes have the image of a registry, which others download from the internet."""
     from local_kubernetes import choice
 
     choice.chosen().load_image(registry_program.archive(), registry_program.IMAGE)
@@ -75,7 +74,7 @@ def registry_image(raised: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noq
 
 @pytest.mark.exhaustive
 def test_install_from_a_registry_that_is_given(raised, somebody, operator_release, world, objects):
-    """`make install` by somebody's kubeconfig pushes the image, installs it from there, and the operator works."""
+    """`make install` with a user's kubeconfig pushes the image, installs it from there, and the operator works."""
     if raised != "node":
         pytest.skip("only our own node has a network that a registry of the test can be in")
     enter = ("nsenter", f"--target={node_layout.first_process()}", "--net")
@@ -100,7 +99,7 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("registry_image")
 def test_quickstart(somebody, training_image, namespace, objects):
-    """Each command of the quickstart does what the guide says; its chart and images come from a registry in here."""
+    """Each command of the quickstart has the documented effect; its chart and images come from a local registry."""
     guide = snippets(GUIDE)
     manifest = next(s for s in guide if s.place == 'title="quickstart.yaml"').text
     assert manifest.count(PUBLISHED_TENSORFLOW) == 2
@@ -119,10 +118,10 @@ def test_quickstart(somebody, training_image, namespace, objects):
 
 
 def publish(somebody: Somebody, inside: str, outside: str) -> str:
-    """Put the operator's image and the chart into the registry, as a release does.
+    """Push the operator's image and the chart to the registry, as a release does.
 
     Returns:
-        What helm installs.
+        The reference for helm.
     """
     version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["version"]
     archive = "import scripts.images as images; print(images.OPERATOR.archive())"
@@ -140,12 +139,12 @@ def publish(somebody: Somebody, inside: str, outside: str) -> str:
 
 
 def commands(guide: list[Snippet]) -> Iterator[tuple[str, list[str]]]:
-    """Return the guide's commands that a test runs, each with what it prints."""
+    """Return the guide's commands that a test runs, each with its output."""
     for snippet in guide:
         if snippet.place == "run":
             yield from snippet.commands()
 
 
 def test_quickstart_is_short():
-    """Whoever has a cluster needs ten commands at most, from nothing to nothing."""
+    """With an existing cluster, at most ten commands are needed, including the clean-up."""
     assert 0 < len(list(commands(snippets(GUIDE)))) <= 10

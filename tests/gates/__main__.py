@@ -1,7 +1,7 @@
-"""`make gates`: counts what the operator costs and compares it with the reference; ends with "N passed, N failed in …".
+"""`make gates`: measures the operator's cost and compares it with the reference; ends with "N passed, N failed in …".
 
 WRITE=1           writes the reference; review what changed
-WORKLOAD=name     plays one workload only
+WORKLOAD=name     runs one workload only
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gates.world import CALLS, CPU
 
 _REFERENCE: Final = Path(__file__).parent / "reference.json"
 _PROCESSES: Final = 2
-#: The factor, up or down, within which the reference holds; all else is exact. CPU is printed and never fails a run.
+#: The factor, up or down, within which the reference is valid; all else is exact. CPU is printed and never fails a run.
 _BANDS: Final = {CALLS: 1.1, CPU: 3.0}
 
 #: Less CPU than this, in calibrations, cannot be measured.
@@ -29,14 +29,14 @@ _SHORT: Final = 1.0
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Do what the environment asks for.
+    """Run the workloads that the environment selects.
 
     Returns:
-        The exit code: 1 where a count differs, or a workload does not come to its end.
+        The exit code: 1 if a count differs, or a workload does not end.
     """
     began = time.perf_counter()
     names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
-    # A process each: what one workload leaves in caches is no part of what another costs.
+    # A process each: the caches of one workload must not affect the cost of another.
     with multiprocessing.get_context("spawn").Pool(_PROCESSES, maxtasksperchild=1) as pool:
         outcomes = dict(zip(names, pool.map(run, names, chunksize=1), strict=True))
     known: dict[str, Phases] = json.loads(_REFERENCE.read_text()) if _REFERENCE.exists() else {}
@@ -59,7 +59,7 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def _as_before(known: Phases, found: Phases) -> Phases:
-    """Keep what is still within its band, so that the diff of the reference shows what has changed."""
+    """Keep values within their tolerance, so that the diff of the reference shows the real changes."""
     return {
         phase: {
             what: value if _differs(what, then := known.get(phase, {}).get(what, 0), value) else then
@@ -70,7 +70,6 @@ def _as_before(known: Phases, found: Phases) -> Phases:
 
 
 def _differences(known: Phases, found: Phases) -> Iterator[str]:
-    """Make a table of what differs from the reference."""
     for phase in [*known, *(name for name in found if name not in known)]:
         then, now = known.get(phase, {}), found.get(phase, {})
         rows = [

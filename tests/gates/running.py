@@ -1,4 +1,4 @@
-"""Playing one workload in virtual time, in a process of its own."""
+"""Run one workload in virtual time, in a separate process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gates.workloads import play
 from gates.world import Counts, World, calibrate
 from support.virtual_time import run_in_virtual_time
 
-#: What each phase of a workload costs, by its name.
+#: The cost of each phase of a workload, by its name.
 Phases = dict[str, Counts]
 
 
 def run(name: str) -> Phases | str:
-    """Play one workload; return what its phases cost, or the error."""
+    """Run one workload; return the cost of its phases, or the error."""
     logging.disable(logging.CRITICAL)
     random.seed(7)
     calibration = calibrate()

@@ -1,4 +1,4 @@
-"""A day in which clusters come, change, lose pods and go; at its end nothing of them is left in the operator."""
+"""A day of created, changed, damaged and deleted clusters; at its end the operator has no trace of them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any, Final
 from gates.world import World
 
 _HOUR: Final = 3600.0
-#: A new cluster comes so often, in seconds, and the oldest goes.
+#: Seconds until a new cluster is created and the oldest one deleted.
 _EVERY: Final = 900.0
 _LIVING: Final = 3
-#: By how much the objects of the process may grow from the second hour to the last.
+#: The maximal growth of the process's objects from the second hour to the last.
 _GROWTH: Final = 1.05
-#: What may stay of clusters that are gone, by the end of its path from the engine, and how many entries at most.
+#: Permitted remains of deleted clusters, by the end of the path from the engine, with the maximal number of entries.
 _MAY_STAY: Final = {
-    # Tombstones, so that a late word of what is gone does not bring it back.
+    # Tombstones, so that a late event of a deleted object does not restore it.
     "_parents._deleted": 5_000,
     "_store._gone": 20_000 * 4,
-    # What is compared once and remembered; swept when there is more.
+    # Cached comparisons; removed when they exceed this number.
     "_queue._rest_until": 1_000,
     "_queue._rest_until[]": 2_000,
 }
 
 
 async def soak(world: World) -> None:
-    """Live for a day.
+    """Simulate a day.
 
     Raises:
-        AssertionError: something of clusters that are gone is left, or the process grows.
+        AssertionError: the operator still has data of deleted clusters, or the process grows.
     """
     before = _entries(world.operator.engine)
     tracked: dict[int, int] = {}
@@ -48,7 +48,7 @@ async def soak(world: World) -> None:
     await world.phase("24 h of churn", day)
     for cluster in world.kube.list("tfclusters"):
         world.remove("tfclusters", cluster["metadata"]["name"])
-    await asyncio.sleep(3_700.0)  # a copy of the resolver may stay for an hour
+    await asyncio.sleep(3_700.0)  # a copy of the resolver stays for an hour
     left = _entries(world.operator.engine)
     leaks = [
         f"{path}: {count} entries, {before[path]} at the start"
@@ -60,7 +60,7 @@ async def soak(world: World) -> None:
 
 
 async def _live_on(world: World, number: int) -> None:
-    """Let a cluster come, have its adventure, and let the oldest one go."""
+    """Create a cluster, run its event, and delete the oldest one."""
     name = f"c-{number}"
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1"}]}}
     jobs: dict[str, Any] = {"worker": {"replicas": 3, "template": template, "restartPolicy": "OnFailure"}}
@@ -94,7 +94,7 @@ async def _live_on(world: World, number: int) -> None:
 
 
 def _tracked(world: World) -> int:
-    """Count the objects of the process that the garbage collector looks at, without the API server's memory."""
+    """Count the objects that Python's garbage collector tracks, without the API server's memory."""
     world.kube.requests.clear()
     world.kube.history.clear()
     world.kube.compact(world.kube.revision)
@@ -104,7 +104,7 @@ def _tracked(world: World) -> int:
 
 
 def _entries(engine: Any) -> Counter[str]:
-    """Count what the containers of the operator hold, by their path from the engine."""
+    """Count the entries of the operator's containers, by their path from the engine."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     todo: list[tuple[str, Any]] = [("", engine)]

@@ -1,4 +1,4 @@
-"""The workloads: what users do, and what the operator's own starts are."""
+"""The workloads: actions of users, and the operator's own starts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ WORKLOADS: Final[dict[str, Callable[[World], Awaitable[None]]]] = {
 
 
 async def play(name: str, world: World) -> None:
-    """Start the operator beside an empty API server, and play a workload."""
+    """Start the operator with an empty API server, and run a workload."""
     world.operator.start()
     await asyncio.sleep(1.0)
     await world.await_quiet()

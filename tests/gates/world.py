@@ -1,4 +1,4 @@
-"""A world in virtual time in which nothing goes wrong, and the counts of what the operator asks of it."""
+"""A world in virtual time without faults, and the counts of the operator's requests."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tfcluster.local.store.state import encode
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
-#: The wall clock when the loop's clock says 0.
+#: The wall clock at 0 of the loop's clock.
 _EPOCH: Final = 1_800_000_000.0
-#: How long nothing may change before a phase counts as over, in seconds.
+#: Seconds without a change until a phase is complete.
 _QUIET: Final = 5.0
 _LOOK_EVERY: Final = 0.25
 _AT_MOST: Final = 300.0
-#: As large as the real one, and the same whatever becomes of the resolver.
+#: As large as the real one, and independent of the resolver's changes.
 ARCHIVE: Final = ResolverArchive(bytes(60_000))
 ANOTHER_ARCHIVE: Final = ResolverArchive(bytes([1]) * 60_000)
 
 _SOURCES: Final = str(Path(tfcluster_operator.__file__).parent)
-#: Python 3.12 does not call these any more.
+#: Python 3.12 no longer calls these.
 _INLINED: Final = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 
 Counts = dict[str, float]
@@ -62,7 +62,7 @@ class _Counting(Interceptor):
 
 
 def calibrate() -> float:
-    """Measure how fast this machine is: CPU seconds of a loop that is always the same."""
+    """Measure the speed of this machine: CPU seconds of a constant loop."""
 
     def work() -> float:
         began = time.process_time()
@@ -83,7 +83,7 @@ class World:
     kube: MemoryKubernetes = field(init=False)
     nodes: Nodes = field(init=False)
     operator: Operator = field(init=False)
-    #: What each phase cost, by its name.
+    #: The cost of each phase, by its name.
     phases: dict[str, Counts] = field(default_factory=dict)
     _metrics: Metrics = field(default_factory=Metrics)
     _counting: _Counting = field(default_factory=_Counting)
@@ -102,11 +102,9 @@ class World:
         self._garbage = asyncio.create_task(self.kube.collect_garbage())
 
     def now(self) -> float:
-        """Return the seconds since the epoch."""
         return _EPOCH + asyncio.get_running_loop().time()
 
     async def end(self) -> None:
-        """Stop all that runs."""
         self.operator.stop()
         self._garbage.cancel()
         await asyncio.gather(self._garbage, return_exceptions=True)
@@ -114,7 +112,6 @@ class World:
     # --- a user
 
     def declare(self, name: str, jobs: Mapping[str, Any], **spec: Any) -> None:
-        """Create a TFCluster."""
         body = {
             "apiVersion": "tfcluster.dev/v1alpha1",
             "kind": "TFCluster",
@@ -124,21 +121,19 @@ class World:
         self.kube.create("tfclusters", dialect.NAMESPACE, body, user="user")
 
     def edit(self, name: str, **spec: Any) -> None:
-        """Merge a change into a TFCluster's spec."""
+        """Merge a change into the spec of a TFCluster."""
         self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
 
     def remove(self, resource: str, name: str, *, by_force: bool = False) -> None:
-        """Delete an object."""
         self.kube.delete(resource, dialect.NAMESPACE, name, grace=0 if by_force else None, user="user")
 
     def count(self, resource: str) -> int:
-        """Count the objects of a kind."""
         return sum(len(names) for names in self.kube.state.demand(resource).objects.values())
 
     # --- phases
 
     async def phase(self, name: str, act: Callable[[], Awaitable[None] | None], *, seconds: float = 0.0) -> None:
-        """Let something happen, and count what it costs until nothing changes any more."""
+        """Run an action, and count its cost until nothing changes."""
         with self._counted(name):
             done = act()
             if done is not None:
@@ -146,10 +141,10 @@ class World:
             await (asyncio.sleep(seconds) if seconds else self.await_quiet())
 
     async def await_quiet(self) -> None:
-        """Wait until nothing changes any more.
+        """Wait until nothing changes.
 
         Raises:
-            AssertionError: that does not come.
+            AssertionError: the changes do not stop.
         """
         elapsed = asyncio.get_running_loop().time
         began = since = elapsed()
@@ -164,7 +159,7 @@ class World:
     def _counted(self, name: str) -> Iterator[None]:
         self._counting.counts.clear()
         passes, profile = self._passes(), cProfile.Profile()
-        # A full collection takes more CPU than a short phase, and falls into one phase or another by chance.
+        # A full collection takes more CPU than a short phase, and would fall into a random one.
         gc.collect()
         gc.disable()
         began = time.process_time()

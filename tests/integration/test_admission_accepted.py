@@ -1,4 +1,4 @@
-"""Admission on a real API server: what a TFCluster may be, and that the server stores what its author wrote."""
+"""Admission on a real API server: which TFClusters are valid, and that the server stores them unchanged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def training(**fields: Any) -> TFClusterBuilder:
-    """A parameter-server cluster; the fields are the workers'."""
+    """Build a parameter-server cluster with these fields of the workers."""
     return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
 
 
 FILTERED = {"mode": "DeviceFilters", "portScope": "All"}
-#: Peers as the API of NetworkPolicies takes them.
+#: Peers as in the API of NetworkPolicies.
 PEERS = [
     {"podSelector": {"matchLabels": {"app": "notebook"}}},
     {"podSelector": {}},
@@ -35,7 +35,7 @@ APART = {
     },
 }
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}}
-#: A template that uses many corners of the schema, with nothing that Kubernetes would fill in left out on purpose.
+#: A template that uses many corners of the schema, with every field that Kubernetes would default.
 RICH_TEMPLATE: Object = {
     "metadata": {"labels": {"team": "vision", "app.kubernetes.io/part-of": "search"}, "annotations": {"a.b/c": "d"}},
     "spec": {
@@ -200,7 +200,6 @@ def test_accepted(objects: Objects, manifest: Object) -> None:
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_accepted_filter(objects: Objects, text: str) -> None:
-    """Every canonical form of a filter is taken, for a job and for a single task."""
     manifest = training(filters=[text], task_filters={0: [text]}).build()
     stored = taken(objects, manifest)["spec"]["jobs"]["worker"]
     assert stored["deviceFilters"] == [text]
@@ -208,14 +207,14 @@ def test_accepted_filter(objects: Objects, text: str) -> None:
 
 
 def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
-    """The server adds no default to a template and drops nothing from it."""
+    """The server adds no default to a template and drops no field."""
     objects.create(TFCLUSTERS, namespace, worker(template=RICH_TEMPLATE).build())
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
     assert stored["spec"]["jobs"]["worker"]["template"] == RICH_TEMPLATE
 
 
 def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
-    """A cluster that says nothing of them gets these values stored, and no more: what is left out has no limit."""
+    """Only these values are stored for a cluster that does not set them; other fields are unlimited."""
     objects.create(TFCLUSTERS, namespace, worker().build())
     spec = (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]
     template = spec["jobs"]["worker"]["template"]
@@ -241,7 +240,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
 
 
 def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> None:
-    """A cluster that no operator has looked at says so: observedGeneration is 0, and metadata.generation 1."""
+    """A cluster that no operator has reconciled has observedGeneration 0 and metadata.generation 1."""
     objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "readyTasks": 1}})
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
     assert stored["status"] == {"observedGeneration": 0}
@@ -249,7 +248,6 @@ def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> No
 
 
 def test_generated_name_is_checked_as_a_given_one(objects: Objects) -> None:
-    """A cluster may be named by the server."""
     manifest = worker().build()
     manifest["metadata"] = {"generateName": "mnist-"}
     assert taken(objects, manifest)["metadata"]["name"].startswith("mnist-")

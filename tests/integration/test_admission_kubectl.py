@@ -1,4 +1,4 @@
-"""What a user meets at the command line: plain apply, explain, get and scale, with a real kubectl and API server."""
+"""The command line: apply, explain, get and scale, with a real kubectl and API server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from support.objects import CRDS, TFCLUSTERS, Object, Objects
 
 DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
 NAME = "tfclusters.tfcluster.dev"
-#: What client-side apply adds to an object: the whole of it, as one annotation.
+#: Client-side apply adds the whole object as one annotation.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-#: All annotations of an object together, by Kubernetes' validation.
+#: The maximal size of all annotations of an object, from Kubernetes' validation.
 ANNOTATIONS_LIMIT = 262_144
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
@@ -33,7 +33,7 @@ def told(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """Return what kubectl complained of, after it failed."""
+    """Return the error message of a failed kubectl."""
     assert result.returncode != 0, result.stdout
     return result.stderr
 
@@ -51,13 +51,13 @@ def test_plain_apply_of_the_definition_works_again_and_again(kubectl: Kubectl, o
 
 
 def test_definition_is_structural_and_has_no_other_complaint(objects: Objects) -> None:
-    """The server reports no condition against the definition: its schema is structural and its names are free."""
+    """The server reports no condition against the CRD: its schema is structural and its names are accepted."""
     conditions = (objects.get(CRDS, "", NAME) or {})["status"]["conditions"]
     assert {c["type"]: c["status"] for c in conditions} == {"NamesAccepted": "True", "Established": "True"}
 
 
 def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> None:
-    """Fetching Kubernetes' schemas again changes neither them nor the definition."""
+    """Fetching Kubernetes' schemas again changes neither them nor the CRD."""
     folder = DEFINITION.parent
     copy = shutil.copytree(folder, tmp_path / "crds")
     told(
@@ -163,8 +163,8 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
 
 
 def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Writing the status raises no generation and changes no spec; ``-o wide`` adds four columns."""
-    # Another controller's, so that no operator writes the status between.
+    """Writing the status does not change the generation or the spec; ``-o wide`` adds four columns."""
+    # Managed by another controller, so that no operator writes the status in between.
     body = tfcluster("mnist").job("worker", replicas=4).spec(managedBy="example.test/other").build()
     created = objects.create(TFCLUSTERS, namespace, body)
     since = (datetime.now(UTC) - timedelta(days=3)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -179,7 +179,7 @@ def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: 
     assert row.split()[:5] == ["mnist", "4", "3", "TasksNotReady", "5"]
     assert wide_head.split() == [*head.split(), "ACCELERATORS", "QUEUE", "WAITING", "EPOCH"]
     assert wide_row.split()[6:] == ["12", "3d", "7"]
-    # A deletion of all spares the cluster: the category has the kind's own name.
+    # A deletion of "all" keeps the cluster: the category has the kind's own name.
     assert "mnist" not in told(kubectl("get", "all", "-n", namespace, "-o", "name"))
     assert told(kubectl("get", "tfcluster", "-n", namespace, "-o", "name")) == "tfcluster.tfcluster.dev/mnist\n"
 
@@ -219,7 +219,7 @@ def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: 
 
 
 def test_scale_down_below_a_filter_is_refused(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Without maxReplicas, workers that a filter names cannot be scaled away; with it they can."""
+    """Without maxReplicas, workers that a filter names cannot be removed by scaling; with it they can."""
     builder = tfcluster("mnist").job("ps", filters=["/job:worker/task:2"])
     objects.create(TFCLUSTERS, namespace, builder.job("worker", replicas=3).build())
     told_why = refused(kubectl("scale", "tfcluster/mnist", "--replicas=2", "-n", namespace))

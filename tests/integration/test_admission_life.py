@@ -1,7 +1,7 @@
-"""Admission on a real API server: the fields of a cluster's life, and which of their combinations make no sense.
+"""Admission on a real API server: the lifecycle fields, and their invalid combinations.
 
-Each rule is met twice: by a manifest that breaks it, whose rejection must name the path and the remedy, and by the
-nearest one that does not.
+Each rule has two manifests: one that breaks it, whose rejection must name the path and the remedy, and a similar valid
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OURS = "tfcluster.dev/tfcluster-operator"
 WORKER = "spec.jobs.worker"
 MOST = 2**31 - 1
 NUMBER_OR_SHARE = 'write a number of tasks from 1 to 10000, or a percentage from "1%" to "100%"'
-#: What each restartPolicy of a job means for its pods.
+#: The restart policies of a job, and of its pods.
 FOR_PODS = {"OnFailure": "OnFailure", "Always": "Always", "Never": "Never", "ExitCode": "Never"}
 
 
@@ -30,19 +30,19 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def rolling(most: Any, **strategy: Any) -> TFClusterBuilder:
-    """A cluster with this maxUnavailable, updated by RollingUpdate unless the fields of its strategy say otherwise."""
+    """Build a cluster with this maxUnavailable, updated with RollingUpdate unless its strategy says otherwise."""
     return worker().spec(
         updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}, **strategy}
     )
 
 
 def training(**spec: Any) -> TFClusterBuilder:
-    """A cluster with a chief, a worker and a parameter server; the fields are the spec's."""
+    """Build a cluster with a chief, a worker and a parameter server, and these fields of the spec."""
     return tfcluster("mnist").job("chief").job("worker").job("ps").spec(**spec)
 
 
 def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
-    """A cluster of these jobs, each after those of its list."""
+    """Build a cluster of these jobs, each after those of its list."""
     builder = tfcluster("mnist")
     for job, before in order.items():
         builder.job(job, startAfter=before)
@@ -50,12 +50,12 @@ def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
 
 
 def chain(length: int) -> dict[str, list[str]]:
-    """Jobs of which each starts after the one before."""
+    """Build jobs that each start after the previous one."""
     return {f"job{number}": [f"job{number - 1}"] if number else [] for number in range(length)}
 
 
 def circle(length: int) -> dict[str, list[str]]:
-    """Jobs of which each starts after the one before, and the first after the last."""
+    """Build jobs that each start after the previous one, and the first after the last."""
     return {**chain(length), "job0": [f"job{length - 1}"]}
 
 
@@ -82,12 +82,12 @@ ALL_SET = training(
 
 
 def of_pods(policy: str | None, of_pod: str) -> TFClusterBuilder:
-    """A job with one restartPolicy, if any, whose template has another."""
+    """Build a job with one restartPolicy, if any, whose template has another."""
     fields = {"restartPolicy": policy} if policy else {}
     return worker(template=pod_template(spec={"restartPolicy": of_pod}), **fields)
 
 
-#: Values of fields of the spec, and of a job, that may be.
+#: Valid values of fields of the spec, and of a job.
 GOOD_OF_THE_SPEC: dict[str, tuple[Any, ...]] = {
     "cleanPodPolicy": ("Running", "All", "None"),
     "updateStrategy": tuple({"type": value} for value in ("Recreate", "RollingUpdate", "OnDelete")),
@@ -103,7 +103,7 @@ GOOD_OF_THE_SPEC: dict[str, tuple[Any, ...]] = {
 GOOD_OF_A_JOB: dict[str, tuple[Any, ...]] = {
     "disruptionBudget": tuple({"minAvailable": value} for value in (1, 10_000, "1%", "100%")),
     "drainTimeoutSeconds": (0, 86_400),
-    "restartPolicy": ("Always",),  # it never succeeds, and no success is asked for
+    "restartPolicy": ("Always",),  # it never succeeds, and successPolicy does not require success
     "startAfter": ([],),
 }
 ORDERS_THAT_START: dict[str, dict[str, list[str]]] = {
@@ -148,14 +148,14 @@ def test_life_that_makes_sense_is_accepted(objects: Objects, manifest: Object) -
 
 
 def said(stored: Any, written: Any) -> Any:
-    """Give what is stored without the defaults that the server added."""
+    """Return the stored object without the server's defaults."""
     if isinstance(stored, dict) and isinstance(written, dict):
         return {key: said(value, written[key]) for key, value in stored.items() if key in written}
     return stored
 
 
 def wrong(path: str, value: Any, manifest: TFClusterBuilder, remedy: str) -> Any:
-    """Make the row of a field with a value that it cannot have."""
+    """Build the row of a field with an invalid value."""
     return refused(f"{path}: {value!r}", manifest, path, remedy)
 
 
@@ -201,7 +201,7 @@ MIN_AVAILABLE = [
     *((value, NUMBER_OR_SHARE) for value in (0, -1, 10_001, "0%", "101%", "25", "")),
     (2.5, "must be of type integer,string"),
 ]
-#: A field of the spec, a field of that one, a value that it cannot have, and what the rejection says.
+#: A field of the spec, a field of that one, an invalid value, and the error message.
 WITHIN = [
     ("updateStrategy", "type", "Rolling", 'supported values: "OnDelete", "Recreate", "RollingUpdate"'),
     ("updateStrategy", "maxUnavailable", 1, "unknown field"),
@@ -315,14 +315,14 @@ def test_life_that_makes_no_sense_is_refused(objects: Objects, manifest: Object,
 
 @pytest.mark.parametrize("manifest", [row.values[0] for row in SENSELESS], ids=[row.id for row in SENSELESS])
 def test_one_wrong_thing_has_one_complaint(objects: Objects, manifest: Object) -> None:
-    """No rule complains of what another rule is there for: the message is one, not a list."""
+    """No two rules report the same fault: there is one message, not a list."""
     message = refusal(objects, manifest)
     assert message.count("Invalid value") == 1
     assert "is invalid: [" not in message
 
 
 def test_only_the_jobs_of_a_circle_are_named(objects: Objects) -> None:
-    """Neither those before a circle nor those that only wait for it are told to have one."""
+    """Jobs before a circle and jobs that only wait for it are not named."""
     order = {"first": [], "a": ["first", "c"], "b": ["a"], "c": ["b"], "after": ["c"], "last": ["after"]}
     message = refusal(objects, ordered(order).build())
     assert [job for job in order if f"spec.jobs.{job}.startAfter" in message] == ["a", "b", "c"]
@@ -373,7 +373,7 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
     ],
 )
 def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str | None, after: str | None) -> None:
-    """spec.managedBy stays as it was when the cluster was created, and the rejection says what to do instead."""
+    """spec.managedBy is immutable, and the rejection says what to do instead."""
     builder = worker() if before is None else worker().spec(managedBy=before)
     objects.create(TFCLUSTERS, namespace, builder.build())
     with pytest.raises(ApiException) as caught:
@@ -386,7 +386,7 @@ def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str
 
 @pytest.mark.parametrize("manager", [None, OURS, "example.com/other"])
 def test_other_edits_leave_the_manager_alone(objects: Objects, namespace: str, manager: str | None) -> None:
-    """A cluster can be edited and scaled with its manager as it is, named or not."""
+    """A cluster can be edited and scaled if its manager is unchanged, set or not."""
     builder = worker() if manager is None else worker().spec(managedBy=manager)
     objects.create(TFCLUSTERS, namespace, builder.build())
     objects.patch(TFCLUSTERS, namespace, "mnist", {"spec": {"suspend": True, "backoffLimit": 3}})
@@ -408,7 +408,7 @@ def test_other_edits_leave_the_manager_alone(objects: Objects, namespace: str, m
     ],
 )
 def test_edit_to_senselessness_is_refused(objects: Objects, namespace: str, edit: Object, remedy: str) -> None:
-    """What may not be created may not come by an edit either, and the cluster stays as it was."""
+    """An edit is rejected as a create is, and the cluster stays unchanged."""
     manifest = (
         tfcluster("mnist")
         .spec(

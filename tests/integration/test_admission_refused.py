@@ -1,7 +1,6 @@
-"""Admission on a real API server: what a TFCluster may not be, and what its author is told.
+"""Admission on a real API server: invalid TFClusters, and the error messages.
 
-Each row of a table is one manifest that differs from a good one in one thing.  The rejection must name the path of that
-thing and say what to do about it.
+Each row of a table is a manifest with one fault. The rejection must name its path and the remedy.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def worker_and_ps(**fields: Any) -> TFClusterBuilder:
-    """A cluster with four workers, an evaluator and, at most, three parameter servers."""
+    """Build a cluster with four workers, an evaluator and at most three parameter servers."""
     return worker(replicas=4, **fields).job("ps", replicas=2, maxReplicas=3).job("evaluator")
 
 
@@ -40,12 +39,12 @@ def declared(jobs: dict[str, dict[str, Any]]) -> TFClusterBuilder:
 
 
 def templated(**pod: Any) -> TFClusterBuilder:
-    """A cluster whose workers' template has further fields in its pod."""
+    """Build a cluster whose workers' template has these fields in its pod."""
     return worker(template=pod_template(spec=pod))
 
 
 def containing(containers: str, **fields: Any) -> TFClusterBuilder:
-    """A cluster whose workers' template has further fields in the first of its containers or initContainers."""
+    """Build a cluster whose workers' template has these fields in the first of its containers or initContainers."""
     return templated(**{containers: [{"name": "first", "image": "train:1", **fields}]})
 
 
@@ -67,17 +66,16 @@ def without(manifest: Object, *path: str) -> Object:
 
 
 def row(manifest: TFClusterBuilder | Object, path: str, remedy: str) -> Any:
-    """Make a row whose id is the path and the remedy."""
+    """Build a row whose id is the path and the remedy."""
     return refused(f"{path}: {remedy}", manifest, path, remedy)
 
 
 def of_spec(remedy: str, **wrong: Any) -> Any:
-    """Make the row of one wrong field of the spec."""
     return row(worker().spec(**wrong), f"spec.{next(iter(wrong))}", remedy)
 
 
 def of_worker(remedy: str, **wrong: Any) -> Any:
-    """Make the row of a job whose first field here is wrong."""
+    """Build the row of a job whose first field here is invalid."""
     return row(worker(**wrong), f"{WORKER}.{next(iter(wrong))}", remedy)
 
 
@@ -85,12 +83,12 @@ def of_template(manifest: TFClusterBuilder | Object, path: str, remedy: str) -> 
     return row(manifest, f"{TEMPLATE}{path}", remedy)
 
 
-#: No capitals, no dot, no underscore, a letter first, no hyphen last, 63 characters at most: as a Service's name.
+#: As for a Service: no capitals, no dot, no underscore, a letter first, no hyphen last, at most 63 characters.
 NAMES = [
     row(tfcluster(name).job("worker"), "metadata.name", SERVICE_NAME)
     for name in ("1mnist", "my.mnist", "Mnist", "my_mnist", "mnist-", "m" * 64)
 ]
-#: What names in Kubernetes, TensorFlow's server or a host's name cannot take.
+#: Names that Kubernetes, TensorFlow's server or a hostname do not allow.
 JOB_NAMES = [
     row(tfcluster("mnist").job(job), f'spec.jobs."{job}"', JOB_NAME)
     for job in ("Worker", "my-worker", "1worker", "_worker", "worker_", "worker.gpu", "", "wörker", "wor ker")
@@ -177,7 +175,7 @@ TEMPLATES = [
         "unknown field",
     ),
     of_template(limited(memory="4GB"), f"{FIRST}.resources.limits.memory", "should match"),
-    # A fraction of a CPU is to be quoted: a definition's schema knows no number that may be text.
+    # A fraction of a CPU must be quoted: a CRD schema does not have a type for number or text.
     of_template(limited(cpu=0.5), f"{FIRST}.resources.limits.cpu", "must be of type integer,string"),
     of_template(templated(hostNetwork=True), ".spec.hostNetwork", "remove hostNetwork"),
     of_template(templated(hostname="me"), ".spec.hostname", "remove hostname"),
@@ -246,18 +244,18 @@ TEMPLATES = [
     ),
 ]
 
-#: TensorFlow rejects these when the program starts, or reads a number that nobody wrote.
+#: TensorFlow rejects these at the program's start, or reads a number that the user did not write.
 UNREADABLE = (
     *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "/job:ps/task:", "/job:ps/task:-1"),
     *("CPU:0", "/CPU", "/tpu:0", " /job:ps", "/job:ps ", "/job:ps\n", "/job:ps,/job:worker", "/job:пс"),
 )
-#: TensorFlow reads these, and they are better said in another way.
+#: TensorFlow reads these, but each has a canonical form.
 NOT_CANONICAL = (
     *("/job:*", "/job:*/task:1", "/job:ps/task:*", "/device:*", "/device:CPU:*", "/job:ps/gpu:*", "/job:PS"),
     *("/job:ps/device:cpu:0", "/CPU:0", "/job:ps/replica:1/task:0", "/job:ps/job:worker", "/task:0/job:ps"),
 )
 NOT_CANONICAL_NUMBERS = ("/job:ps/task:99999999999", "/job:ps/task:00", "/job:ps/device:GPU:00")
-#: What is well said, of something that is not there.
+#: Valid filters of jobs and tasks that do not exist.
 NOT_DECLARED = {
     "/job:chief": "names a job that is not declared: correct the filter, or declare the job",
     "/job:work": "names a job that is not declared",
@@ -308,7 +306,7 @@ FILTER_LISTS = [
         TASK_FILTERS,
         '"3" is a task that the job does not have: use an index below maxReplicas',
     ),
-    # Where maxReplicas is left out, replicas bounds the tasks.
+    # Without maxReplicas, replicas limits the tasks.
     row(worker(replicas=1, task_filters={1: []}), TASK_FILTERS, '"1" is a task that the job does not have'),
     *(
         row(

@@ -1,6 +1,6 @@
-"""Autoscaling a job that the installation has chosen: Kubernetes' own HorizontalPodAutoscaler scales it by metrics.
+"""Autoscaling of the job that the installation has chosen, with Kubernetes' own HorizontalPodAutoscaler and metrics.
 
-The metrics are objects of a stored kind in the place where metrics-server serves them.
+The metrics are stored objects under the API path of metrics-server.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).resolve().parents[2]
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 METRICS = Kind("metrics.k8s.io/v1beta1", "pods")
-#: The page's patch of the definition.
+#: The page's patch of the CRD.
 PATCH = "scaled-job.yaml"
-#: What each trainer asks for, in MiB; the autoscaler wants it half used.
+#: The memory request of each trainer, in MiB; the autoscaler's target is half of it.
 ASKED = 1024
-#: The kind whose objects metrics-server gives; here they are stored.
+#: The kind that metrics-server serves; here its objects are stored.
 POD_METRICS: Object = {
     "metadata": {
         "name": "pods.metrics.k8s.io",
@@ -61,7 +61,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own: which job /scale serves is the same for everybody on a server."""
+    """A separate server: the job of /scale is a property of the whole server."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path_factory.mktemp("autoscaling")) as plane:
@@ -86,7 +86,7 @@ def everything(server: ControlPlane) -> Objects:
 
 @pytest.fixture(scope="module")
 def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The definition is installed without helm, and /scale serves the job trainer, as the page says."""
+    """The CRD is installed without helm, and /scale serves the job trainer, as on the page."""
     del everything
     page, folder = snippets(ROOT / "docs" / "how-to" / "autoscale.md"), tmp_path_factory.mktemp("page")
     (patch,) = (snippet for snippet in page if snippet.place == f'title="{PATCH}"')
@@ -126,14 +126,14 @@ def here(server: ControlPlane, world: World) -> Iterator[Client]:
 
 @pytest.fixture
 def kubelet(everything: Objects, world: World) -> Iterator[StandInKubelet]:
-    """Plays the kubelet for the pods of the test's namespace."""
+    """The kubelet of the pods in the test's namespace."""
     stand_in = StandInKubelet(everything, world.namespace)
     yield stand_in
     stand_in.close()
 
 
 def autoscaler(cluster: str) -> Object:
-    """Declare an autoscaler by memory, which moves at once in both directions."""
+    """Declare an autoscaler by memory that scales immediately in both directions."""
     memory = {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 50}}
     now = {"stabilizationWindowSeconds": 0}
     return {
@@ -151,7 +151,7 @@ def autoscaler(cluster: str) -> Object:
 
 
 def measure(world: World, pod: str, *, mebibytes: int) -> None:
-    """Let metrics-server say how much memory a pod uses, by whatever it said before."""
+    """Set the memory metric of a pod."""
     found = world.demand(PODS, pod)["metadata"]["labels"]
     body = {
         "apiVersion": METRICS.group_version,
@@ -166,7 +166,7 @@ def measure(world: World, pod: str, *, mebibytes: int) -> None:
 
 
 def trainers() -> Object:
-    """Declare a job that an autoscaler may scale."""
+    """Declare a job that an autoscaler can scale."""
     resources = {"resources": {"requests": {"memory": f"{ASKED}Mi"}}}
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **resources}]}}
     return {"maxReplicas": 3, "template": template}
@@ -174,7 +174,7 @@ def trainers() -> Object:
 
 @pytest.mark.usefixtures("metrics")
 def test_autoscaler_scales_the_chosen_job(world: World, kubelet: StandInKubelet) -> None:
-    """A real HorizontalPodAutoscaler scales the job trainer up and down by its load; the workers stay as they are."""
+    """The HorizontalPodAutoscaler scales the job trainer up and down by its load; the workers stay unchanged."""
     world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
     world.await_pods(task_names("c", trainer=1, worker=2))
     kubelet.run(*task_names("c", trainer=1, worker=2))
@@ -194,14 +194,14 @@ def test_autoscaler_scales_the_chosen_job(world: World, kubelet: StandInKubelet)
     kubelet.run("c-trainer-1")
     for pod in task_names("c", trainer=2):
         measure(world, pod, mebibytes=ASKED // 8)
-    # A pod on a node goes when its kubelet has stopped it.
+    # A pod on a node is deleted when its kubelet has stopped it.
     eventually(lambda: world.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"), what="one trainer is enough")
     kubelet.stop("c-trainer-1")
     await_trainers(1)
 
 
 def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl) -> None:
-    """``kubectl scale`` sets the trainers; without that job it and an autoscaler say what is missing."""
+    """``kubectl scale`` sets the trainers; without that job, it and an autoscaler report what is missing."""
     world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
     world.launch("d", {"worker": {"replicas": 2}})
     world.objects.create(AUTOSCALERS, world.namespace, autoscaler("d"))
@@ -224,6 +224,6 @@ def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl) -> No
 
 
 def test_chosen_job_makes_no_definition_older(here: Client) -> None:
-    """``tfcluster doctor`` finds the definition as new as the client, whichever job /scale serves."""
+    """``tfcluster doctor`` finds the CRD up to date for every job of /scale."""
     (found,) = (check for check in diagnose(here.api, None) if check.name == "definition")
     assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

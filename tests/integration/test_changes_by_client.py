@@ -1,4 +1,4 @@
-"""What the client changes, on a real API server with the real operator and whoever else acts on the same TFCluster."""
+"""Changes by the client, on a real API server with the real operator and other field managers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def written(folder: Path) -> Path:
 
 
 def test_apply_brings_what_a_cluster_needs(cli, world, tmp_path):
-    """Kinds that the client does not know are found by discovery; a second apply changes nothing."""
+    """Kinds that the client does not include are found with discovery; a second apply has no effect."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     others = [
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "checkpoints"}, "spec": claim},
@@ -64,7 +64,7 @@ def job_spec():
 
 
 def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, objects, tmp_path):
-    """A number that `kubectl scale` or an autoscaler set is not undone unsaid."""
+    """A number that `kubectl scale` or an autoscaler set is not silently reverted."""
     file = written(tmp_path)
     assert cli("apply", "-f", str(file)).exit_code == 0
     scale = {"spec": {"replicas": 3}}
@@ -79,7 +79,7 @@ def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, obj
 
 
 def test_who_may_not_is_told_so(cli, control_plane):
-    """The words name the right, and the hint what to do; no traceback."""
+    """The message names the permission, and the hint says what to do; no traceback."""
     nobody = str(control_plane.kubeconfig_for("somebody-without-rights"))
     for line in ("scale digits 3", "delete digits", "events digits", "wait digits", "apply -f -"):
         shown = cli(*line.split(), kubeconfig=nobody, stdin=DIGITS.to_yaml())

@@ -1,4 +1,4 @@
-"""What the client says of manifests without a cluster is what a real API server says."""
+"""The client's offline verdicts on manifests equal those of a real API server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_defaults_are_the_servers(objects: Objects, case):
 
 
 def test_nulls_become_what_the_server_makes_of_them(objects: Objects):
-    """Fields that may not be null go, or get their defaults; in a template, too."""
+    """Null fields are removed, or get their defaults; in a template, too."""
     manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
     container = manifest["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]
     container |= {"env": None, "resources": {"limits": None, "requests": {}}}
@@ -68,7 +68,7 @@ def differing(api: KubernetesApi, body) -> dict[str, tuple[object, object]]:
 
 
 def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objects, namespace):
-    """What an autoscaler owns stays; what we applied and apply no more goes; asking changes nothing."""
+    """Fields that an autoscaler owns stay; fields that we no longer apply are removed; a dry run has no effect."""
     api.apply(CLUSTERS, manifest(maxReplicas=9, drainTimeoutSeconds=7))
     scale = f"{TFCLUSTERS.path(namespace, 'digits', 'scale')}?fieldManager=horizontal-pod-autoscaler"
     objects.request("PUT", scale, {**api.get(CLUSTERS, "digits", subresource="scale"), "spec": {"replicas": 4}})
@@ -78,12 +78,12 @@ def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objec
     assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7, replicas=2)) == {
         "spec.jobs.worker.replicas": (4, 2)
     }
-    # Not the resourceVersion, which the status that the operator writes counts up, too.
+    # Not the resourceVersion: status writes of the operator change it too.
     assert api.get(CLUSTERS, "digits")["metadata"]["generation"] == before["metadata"]["generation"]
 
 
 def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, objects: Objects, namespace):
-    """The server would refuse it without force."""
+    """The server would reject it without force."""
     api.apply(CLUSTERS, manifest())
     objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainTimeoutSeconds": 9}}}})
     edit = edit_of(api, Manifest(manifest(drainTimeoutSeconds=7), "a test"))
@@ -94,7 +94,7 @@ def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, o
 
 
 def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, objects: Objects, namespace):
-    """Who works on a cluster may not change: the words are those of the server."""
+    """Without permission to change a cluster, the message is that of the server."""
     api.apply(CLUSTERS, manifest())
     change = {"spec": {"managedBy": "example.test/other"}}
     (told,) = problems({**manifest(), "spec": {**manifest()["spec"], **change["spec"]}}, api.get(CLUSTERS, "digits"))

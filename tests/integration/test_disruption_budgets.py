@@ -1,4 +1,4 @@
-"""Disruption budgets: what the eviction API answers where a job declares one, and what becomes of the budgets."""
+"""Disruption budgets: the response of the eviction API for a job with a budget, and the life of the budgets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def keeping(least: int | str, replicas: int = 2, **fields: object) -> dict[str, object]:
-    """Declare a job of which so many tasks are to stay at work."""
+    """Declare a job with this minimal number of available tasks."""
     return {"replicas": replicas, "disruptionBudget": {"minAvailable": least}, **fields}
 
 
 def evict(world: World, pod: str) -> str:
-    """Ask for an eviction, as ``kubectl drain`` does; return the server's rejection, "" where it takes place."""
+    """Evict a pod as ``kubectl drain`` does; return the server's rejection, or ""."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": world.namespace}}
     try:
         world.objects.request("POST", PODS.path(world.namespace, pod, "eviction"), body)
@@ -28,7 +28,7 @@ def evict(world: World, pod: str) -> str:
 
 
 def await_healthy(world: World, name: str, count: int) -> None:
-    """Return when Kubernetes' disruption controller counts so many pods of a budget as healthy."""
+    """Wait until Kubernetes' disruption controller counts this number of healthy pods for a budget."""
     eventually(
         lambda: (world.get(DISRUPTION_BUDGETS, name) or {}).get("status", {}),
         lambda s: s.get("currentHealthy") == count and s.get("observedGeneration"),
@@ -37,13 +37,13 @@ def await_healthy(world: World, name: str, count: int) -> None:
 
 
 def test_drain_takes_what_the_budget_leaves(world, kubelet):
-    """Of two parameter servers none may be evicted, of two workers one at a time, of the rest each."""
+    """Of two parameter servers none can be evicted, of two workers one at a time, of the others each."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "ps": keeping("100%"), "worker": keeping(1)})
     await_healthy(world, "c-ps", 2)
     await_healthy(world, "c-worker", 2)
     assert "needs 2 healthy pods and has 2 currently" in evict(world, "c-ps-1")
     assert not evict(world, "c-worker-0")
-    # The controller counts the eviction a moment later; until then the API server allows none, in other words.
+    # The controller counts the eviction a moment later; until then the API server rejects it with another message.
     eventually(
         lambda: evict(world, "c-worker-1"),
         lambda said: "needs 1 healthy pods and has 1 currently" in said,
@@ -59,7 +59,7 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
 
 
 def test_pod_that_does_not_work_may_be_evicted(world, kubelet):
-    """A task that is not ready holds up no drain, however many its budget keeps."""
+    """An unready task does not block a drain, for any budget."""
     launch_running(world, kubelet, "c", {"worker": keeping("100%")})
     await_healthy(world, "c-worker", 2)
     kubelet.unready("c-worker-1")
@@ -80,7 +80,7 @@ def test_budget_follows_the_declaration(world, kubelet):
 
 
 def test_suspension_and_end_are_held_up_by_no_budget(world, kubelet):
-    """The operator deletes pods and evicts none; of a finished cluster no budget is left."""
+    """The operator deletes pods and evicts none; a finished cluster does not have a budget."""
     launch_running(world, kubelet, "c", {"chief": keeping(1, replicas=1), "ps": keeping("100%")}, cleanPodPolicy="None")
     await_healthy(world, "c-ps", 2)
     world.edit("c", {"suspend": True})
@@ -96,5 +96,4 @@ def test_suspension_and_end_are_held_up_by_no_budget(world, kubelet):
 
 
 def least(world: World) -> dict[str, int]:
-    """Return how many pods each budget of the namespace keeps."""
     return {name: body["spec"]["minAvailable"] for name, body in world.disruption_budgets().items()}

@@ -1,8 +1,8 @@
-"""The pages of the docs, followed on a real API server: manifests are applied, commands print what their page says.
+"""The pages of the docs on a real API server: manifests are applied, commands print what their page shows.
 
-A stand-in kubelet lets the pods run.  What needs real pods names the end-to-end test that proves it (``e2e=TEST``),
-what needs a server with other features an integration test (``integration=TEST``);
-Python and the commands of ``as=chief`` run in tests/tensorflow.  ``exit=N`` is the exit status of a fence's commands.
+A simulated kubelet runs the pods. A fence that needs real pods names its end-to-end test (``e2e=TEST``), one that needs
+a server with other features an integration test (``integration=TEST``); Python and the commands of ``as=chief`` run in
+tests/tensorflow. ``exit=N`` is the exit status of a fence's commands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANIFESTS = [
 
 
 class Node(threading.Thread):
-    """Plays a node in which every pod of a namespace runs, and ends when it is deleted."""
+    """A node that runs every pod of a namespace, until the namespace is deleted."""
 
     def __init__(self, objects: Objects, namespace: str) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Node(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Look at the pods until the test is over."""
+        """Handle the pods until the test ends."""
         while not self._over.wait(0.1):
             for pod in self._objects.list(PODS, self._namespace):
                 self._serve(pod["metadata"]["name"], pod["metadata"], pod.get("status", {}).get("phase"))
@@ -55,7 +55,7 @@ class Node(threading.Thread):
                 self._kubelet.stop(name)
             elif phase == "Pending":
                 self._kubelet.run(name)
-        except (ApiException, AssertionError):  # it went in the meantime
+        except (ApiException, AssertionError):  # it was deleted in the meantime
             return
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ def test_page_can_be_followed(page: Path, kubectl: Callable, namespace: str, tmp
 
 
 def follow(snippet: Snippet, kubectl: Callable, folder: Path) -> None:
-    """Run the commands of a fence and compare what they print."""
+    """Run the commands of a fence and compare their output."""
     status = int(snippet.place.removeprefix("exit=") or 0)
     for command, told in snippet.commands():
         program, *words = shlex.split(command)
@@ -110,7 +110,7 @@ def follow(snippet: Snippet, kubectl: Callable, folder: Path) -> None:
 
 
 def place(name: str, folder: Path) -> Path:
-    """Find a manifest: one of the page's, or one of the repository's."""
+    """Find a manifest on the page or in the repository."""
     return ROOT / name if name.startswith("examples/") else folder / name
 
 
@@ -136,7 +136,7 @@ def test_every_example_is_admitted_under_pod_security_restricted(kubectl: Callab
         assert (applied.returncode, applied.stderr) == (0, ""), example.name
         expected |= {task for one in yaml.safe_load_all(example.read_text(encoding="utf-8")) for task in tasks(one)}
     assert len(EXAMPLES) == 11
-    # An autoscaler may add to them.
+    # An autoscaler can add to them.
     eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod")
 
 

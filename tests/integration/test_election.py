@@ -1,4 +1,4 @@
-"""The election on a real API server: what it answers to our requests, and who leads after a release and a crash."""
+"""The election on a real API server: its responses to our requests, and the leader after a release and a crash."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEASES = Kind("coordination.k8s.io/v1", "leases")
 def with_lease(
     kubeconfig: str, namespace: str, story: Callable[[Lease], Coroutine[Any, Any, None]], monkeypatch
 ) -> None:
-    """Run a story with the Lease "x" of a namespace, as an administrator."""
+    """Run a test with the Lease "x" of a namespace, as an administrator."""
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     found = kopf.login_with_kubeconfig(settings=kopf.OperatorSettings())
     access = connection.Access(found.server, found.as_ssl_context(), found.as_http_headers())
@@ -40,7 +40,7 @@ def with_lease(
 
 
 def test_the_server_keeps_what_is_written(control_plane, namespace, objects, monkeypatch):
-    """A Lease is created, renewed and released as it was written; labels that others gave it stay."""
+    """A Lease is created, renewed and released unchanged; labels of others stay."""
 
     async def story(ours: Lease) -> None:
         assert await ours.read() is None
@@ -85,7 +85,7 @@ def test_the_server_refuses_who_comes_second(control_plane, namespace, objects, 
 
 @pytest.fixture
 def two(control_plane, admin, namespace, tmp_path: Path) -> Iterator[tuple[OperatorProcess, OperatorProcess]]:  # noqa: ARG001 - wants the kind
-    """Two operators of the test's namespace and one Lease, the first of which leads."""
+    """Start two operators with one Lease in the test's namespace; the first leads."""
     pair = tuple(OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / f"{i}.log") for i in range(2))
     arguments = ("--namespace", namespace, "--leader-election", "--lease-namespace", namespace)
     try:
@@ -99,7 +99,7 @@ def two(control_plane, admin, namespace, tmp_path: Path) -> Iterator[tuple[Opera
 
 
 def becomes_leader(process: OperatorProcess) -> str:
-    """Return the identity of an operator when it leads."""
+    """Wait until an operator leads; return its identity."""
     log = eventually(process.tail, lambda log: "leading as" in log, what="the standby leads")
     return re.search(r"leading as (\S+)", log)[1].rstrip('",')
 
@@ -109,7 +109,7 @@ def held(world) -> dict[str, Any]:
 
 
 def test_standby_is_ready_and_follows_a_release(two, world, objects):
-    """A standby is ready while another leads; SIGTERM ends the leader with 0, and then the standby leads and acts."""
+    """A standby is ready while another leads; after SIGTERM the leader exits with 0, and the standby leads and acts."""
     leader, standby = two
     assert standby.readiness() == "200"
     assert "leading as" not in standby.tail()
@@ -124,7 +124,7 @@ def test_standby_is_ready_and_follows_a_release(two, world, objects):
 
 
 def test_standby_follows_a_crash_when_the_lease_has_ended(two, world):
-    """SIGKILL leaves the Lease to run out; the standby does not lead before that, and says nothing of an error."""
+    """After SIGKILL the Lease expires; the standby does not lead before that, and logs no error."""
     leader, standby = two
     leader.kill()
     before = held(world)

@@ -1,4 +1,4 @@
-"""The resolver from outside the pods: views that the operator published, read through the real API server."""
+"""The resolver outside of pods: it reads published views through the real API server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 @pytest.fixture
 def ask(control_plane, world):
-    """Makes the resolver of a cluster in the test's namespace, as an administrator unless told otherwise."""
+    """Builds the resolver of a cluster in the test's namespace, by default as an administrator."""
 
     def make(name: str = "c", *, kubeconfig: Path | None = None, **arguments) -> TFClusterResolver:
         arguments = {"namespace": world.namespace} | arguments
@@ -51,7 +51,7 @@ def ask(control_plane, world):
 
 @pytest.fixture
 def kubeconfig_with(control_plane, world):
-    """Makes the kubeconfig of a user who may do exactly this in the test's namespace."""
+    """Builds the kubeconfig of a user with exactly these permissions in the test's namespace."""
 
     def make(user: str, *rules: tuple[str, str, str]) -> Path:
         user = f"{user}-{world.namespace}"
@@ -64,7 +64,7 @@ def kubeconfig_with(control_plane, world):
 
 
 def publish(world, jobs, name: str = "c") -> None:
-    """Declare a cluster and return when its views are out."""
+    """Declare a cluster and wait until its views are published."""
     world.launch(name, jobs)
     world.await_settled(name)
 
@@ -91,7 +91,7 @@ def test_whole_cluster_is_seen_though_tasks_are_filtered(world, ask):
 
 
 def test_views_that_show_parts_are_put_together(world, ask):
-    """Where no task sees a whole job, the parts that different tasks see make it."""
+    """If no task sees a whole job, the parts that different tasks see are combined."""
     publish(
         world,
         {
@@ -119,7 +119,6 @@ def test_answers_are_fresh_and_a_snapshot_stays(world, ask):
 
 
 def test_watch_follows_the_api_server(world, ask):
-    """A watch from outside tells of a resize as one in a pod does."""
     publish(world, {"worker": {"replicas": 1}, "ps": {}})
     following = ask().watch(timeout=60)
     world.scale("c", replicas=2)
@@ -129,7 +128,7 @@ def test_watch_follows_the_api_server(world, ask):
 
 
 def test_resolver_is_pickled_without_its_connection(world, ask, monkeypatch):
-    """A pickled resolver connects again and answers the same; a pickled snapshot needs no connection."""
+    """A pickled resolver connects again and gives the same results; a pickled snapshot does not need a connection."""
     publish(world, {"worker": {"replicas": 2}})
     resolver = ask(task_type="worker", task_id=1)
     other = pickle.loads(pickle.dumps(resolver))  # noqa: S301 - our own bytes
@@ -152,7 +151,7 @@ def test_spoilt_view_is_named(world, ask, operator, text, kind):
 
 
 def test_namespace_is_that_of_the_context(world, ask, control_plane, tmp_path):
-    """Without a namespace that of the chosen context counts; a context that is not there is named."""
+    """The default is the namespace of the chosen context; a missing context is named."""
     publish(world, {"worker": {}})
     document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
     there = document["contexts"][0]
@@ -175,7 +174,7 @@ def test_unusable_kubeconfig_is_named(ask, tmp_path, content):
 
 
 def test_server_that_does_not_answer_is_named(ask, control_plane, tmp_path):
-    """An API server that is not there gives an error with its address; it is a ConnectionError."""
+    """Without an API server, a ConnectionError has its address."""
     document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -188,7 +187,7 @@ def test_server_that_does_not_answer_is_named(ask, control_plane, tmp_path):
 
 
 def test_what_is_missing_is_named(world, ask, kubeconfig_with, monkeypatch):
-    """A cluster, its views, a task, a right and the package ``kubernetes``; a foreign ConfigMap is left out."""
+    """A cluster, its views, a task, a permission and the package ``kubernetes``; a foreign ConfigMap is ignored."""
     publish(world, FILTERED)
     for arguments in ({"name": "nobody"}, {"namespace": "default"}):
         with pytest.raises(NoSuchClusterError, match=rf"TFCluster {arguments.get('namespace', world.namespace)}/"):
@@ -201,7 +200,7 @@ def test_what_is_missing_is_named(world, ask, kubeconfig_with, monkeypatch):
     with pytest.raises(KubernetesRightsError, match="the verb list on configmaps") as refused:
         ask(kubeconfig=kubeconfig_with("nobody"))
     assert isinstance(refused.value, (PermissionError, ViewError))
-    # Listing ConfigMaps is all that it takes; without the permission to get TFClusters a missing one is told by halves.
+    # Only listing ConfigMaps is required; without get on TFClusters, the message names two causes.
     kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
     assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
     with pytest.raises(NoSuchClusterError, match="the TFCluster does not exist, or the operator has not published"):

@@ -1,4 +1,4 @@
-"""Gangs on a real scheduler: the tasks of a cluster get their places together, on a simulated node with eight GPUs."""
+"""Gangs on a real scheduler: the tasks of a cluster are scheduled together, on a simulated node with eight GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GANG = {"gang": {}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own, as Kubernetes comes: without PodGroups."""
+    """A separate server with Kubernetes' defaults: without PodGroups."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path_factory.mktemp("gangs"), kwok_nodes=1) as plane:
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access, on a server that knows the TFCluster kind."""
+    """Administrator access to a server with the CRD."""
     return administrator_of(server)
 
 
@@ -47,7 +47,7 @@ def everything(server: ControlPlane) -> Objects:
 def running(
     server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, from before there are PodGroups."""
+    """The operator, started before PodGroups are served."""
     del everything
     with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
         yield process
@@ -55,7 +55,6 @@ def running(
 
 @pytest.fixture
 def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace of the test's own."""
     del running
     with namespace_on(everything) as world:
         yield world
@@ -63,7 +62,7 @@ def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def with_gangs(server: ControlPlane, running: OperatorProcess) -> None:
-    """From here on the server has PodGroups, and the operator has noticed."""
+    """From here on the server has PodGroups, and the operator has discovered them."""
     del running
     if not server.gangs:
         server.gangs = True
@@ -73,20 +72,18 @@ def with_gangs(server: ControlPlane, running: OperatorProcess) -> None:
 
 @pytest.fixture
 def gangs(with_gangs: None, home: World) -> World:
-    """A namespace on a server with PodGroups."""
     del with_gangs
     return home
 
 
 def asking(replicas: int, gpus: int = 2, **fields: object) -> Object:
-    """Declare tasks that ask for so many GPUs each."""
+    """Declare tasks with this number of GPUs each."""
     limits = {"resources": {"limits": {GPU: str(gpus)}}}
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
     return {"replicas": replicas, "template": template, **fields}
 
 
 def placed(world: World, cluster: str) -> set[str]:
-    """Name the pods of a cluster that have a node."""
     pods = world.pods_of(cluster).items()
     return {name for name, pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]}
 
@@ -101,12 +98,11 @@ def groups(world: World) -> dict[str, int]:
 
 
 def await_ready(world: World, cluster: str) -> None:
-    """Return when all tasks of a cluster work."""
     world.await_condition(cluster, "Ready", status="True")
 
 
 def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
-    """No task starts without the promise; the operator notices by itself when the API is switched on."""
+    """No task starts without a PodGroup; the operator discovers the API when it is enabled."""
     assert not server.gangs, "this test comes first"
     home.launch("early", {"chief": {}, "worker": {"replicas": 2}}, scheduling=GANG)
     told = home.await_condition("early", "Ready", status="False", reason="GangUnavailable")["message"]
@@ -119,7 +115,7 @@ def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
 
 
 def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
-    """Each needs six of eight GPUs: one runs, of the other no pod has a node, and it says what it asks for."""
+    """Each needs six of eight GPUs: one runs, no pod of the other has a node, and its status has the request."""
     gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
     await_ready(gangs, "first")
     gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
@@ -144,7 +140,7 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
 
 
 def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
-    """Two of five workers are enough; of the others as many run as there is room for."""
+    """Two of five workers are enough; the others run as far as there is room."""
     gangs.launch("c", {"chief": {}, "worker": {**asking(5), "minReplicas": 2}}, scheduling={"gang": {}})
     eventually(lambda: len(placed(gangs, "c")), lambda count: count == 5, what="the chief and four workers have nodes")
 
@@ -155,7 +151,7 @@ def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
 
 
 def test_lost_tasks_of_a_running_gang_come_back_one_by_one(gangs):
-    """Two are lost, and somebody takes the room of one: the other does not wait for both."""
+    """Two are lost, and another pod takes the room of one: the other one does not wait for both."""
     gangs.launch("c", {"worker": asking(4)}, scheduling=GANG)
     await_ready(gangs, "c")
     resources = {"resources": {"limits": {GPU: "2"}}}
@@ -178,7 +174,7 @@ def test_lost_tasks_of_a_running_gang_come_back_one_by_one(gangs):
 
 
 def test_waiting_gang_survives_the_end_of_its_group(gangs):
-    """Kubernetes keeps the deleted PodGroup while its pods wait: they go, and wait again with another one."""
+    """Kubernetes keeps the deleted PodGroup while its pods wait: they are re-created with another one."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     before = gangs.demand(POD_GROUPS, "c.0")["metadata"]["uid"]
@@ -196,7 +192,7 @@ def test_waiting_gang_survives_the_end_of_its_group(gangs):
 
 @pytest.fixture
 def priorities(everything: Objects) -> Iterator[None]:
-    """Two priorities, one of them that of all pods that name none."""
+    """Create two priorities; one is the default."""
     for name, value in (("usual", 10), ("high", 1000)):
         metadata = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         everything.create(PRIORITY_CLASSES, "", {**metadata, "value": value, "globalDefault": name == "usual"})
@@ -206,7 +202,7 @@ def priorities(everything: Objects) -> Iterator[None]:
 
 
 def test_waiting_gang_gets_another_priority(gangs, priorities):
-    """A PodGroup's priority cannot be edited: the gang waits with another PodGroup, of the default priority too."""
+    """A PodGroup's priority is immutable: the gang gets another PodGroup, also for the default priority."""
     del priorities
     worker = asking(5)
     worker["template"]["spec"]["priorityClassName"] = "high"
@@ -224,7 +220,7 @@ def test_waiting_gang_gets_another_priority(gangs, priorities):
 
 
 def test_gang_that_is_given_up_takes_what_there_is(gangs):
-    """Pods that wait with others are replaced by pods that wait for themselves."""
+    """Pods that wait together are replaced with pods that wait independently."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     gangs.edit("c", {"scheduling": None})
@@ -234,7 +230,7 @@ def test_gang_that_is_given_up_takes_what_there_is(gangs):
 
 
 def test_gang_that_gives_up_tries_again_when_it_is_resumed(gangs, server):
-    """Its pods go while there is no room; the same command that resumes a suspended cluster starts it."""
+    """Its pods are deleted because they do not fit; the command that resumes a suspended cluster starts it."""
     gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
     await_ready(gangs, "first")
     limited = {"gang": {"timeoutSeconds": 3, "onTimeout": "Suspend"}}
@@ -256,7 +252,7 @@ def test_gang_that_gives_up_tries_again_when_it_is_resumed(gangs, server):
 
 
 def test_deleted_cluster_leaves_no_group(gangs):
-    """The garbage collector takes it, though Kubernetes protects a PodGroup while it has pods."""
+    """The garbage collector deletes it, although Kubernetes protects a PodGroup while it has pods."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     gangs.remove("c")
@@ -265,7 +261,7 @@ def test_deleted_cluster_leaves_no_group(gangs):
 
 
 def test_rights_on_pod_groups_are_all_used(gangs, server, everything, running):
-    """Each right that the operator has on them was used above, and it asked for no other."""
+    """The tests above used each permission on PodGroups, and no other was requested."""
     gangs.launch("c", {"worker": {}}, scheduling=GANG)
     await_ready(gangs, "c")
     running.kill()  # a watch is logged when it ends

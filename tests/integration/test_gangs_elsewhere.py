@@ -1,7 +1,7 @@
-"""Gangs by other PodGroups than Kubernetes' own, on a real API server; the test plays the scheduler.
+"""Gangs with the PodGroups of other schedulers, on a real API server; the test acts as the scheduler.
 
-The definition of scheduler-plugins is the real one, read from its sources.  Volcano's is written here, after the fields
-of its Go types (module volcano.sh/apis v1.12.1), which come without a definition: those that the operator uses.
+The CRD of scheduler-plugins is the real one, from its sources. Volcano's Go types (module volcano.sh/apis v1.12.1) come
+without a CRD: it is written here, with the fields that the operator uses.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ VOLCANO_DEFINITION: Object = {
 
 @dataclass(frozen=True)
 class Form:
-    """How gangs look with one scheduler."""
+    """The form of a gang with one scheduler."""
 
     option: str
     groups: Kind
@@ -96,7 +96,7 @@ class Form:
     define: Callable[[ControlPlane, Objects], None]
 
     def group_of(self, pod: Object) -> str:
-        """Name the PodGroup of a pod as the scheduler reads it."""
+        """Return the PodGroup of a pod as the scheduler reads it."""
         metadata = pod["metadata"]
         if self.option == "SchedulerPlugins":
             return str(metadata["labels"].get("scheduling.x-k8s.io/pod-group", ""))
@@ -130,7 +130,7 @@ def form(request: pytest.FixtureRequest) -> Form:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own, at first without any PodGroups."""
+    """A separate server, at first without PodGroups."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path_factory.mktemp("gangs-elsewhere")) as plane:
@@ -139,7 +139,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access, on a server that knows the TFCluster kind."""
+    """Administrator access to a server with the CRD."""
     objects = Objects(client_of(server))
     install_crd(objects)
     return objects
@@ -147,7 +147,7 @@ def everything(server: ControlPlane) -> Objects:
 
 @pytest.fixture(scope="module")
 def user(form: Form, everything: Objects) -> str:
-    """Who has the operator's rights, on the PodGroups of this scheduler alone."""
+    """A user with the operator's permissions, on the PodGroups of this scheduler alone."""
     name = f"operator-{form.option.lower()}"
     grant_operator_rights(everything, user=name, gangs=form.groups.group_version.partition("/")[0])
     return name
@@ -157,7 +157,7 @@ def user(form: Form, everything: Objects) -> str:
 def running(
     server: ControlPlane, form: Form, user: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator as it is set up for the scheduler, from before there are PodGroups."""
+    """The operator, configured for the scheduler and started before PodGroups are served."""
     kubeconfig = Path(server.kubeconfig_for(user))
     process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
     process.start(arguments=(*ALL_NAMESPACES, "--gang-scheduler", form.option))
@@ -168,7 +168,6 @@ def running(
 
 @pytest.fixture
 def home(everything: Objects, running: OperatorProcess) -> World:
-    """A namespace of the test's own."""
     del running
     name = f"test-{uuid.uuid4().hex[:8]}"
     create_namespace(everything, name)
@@ -177,7 +176,6 @@ def home(everything: Objects, running: OperatorProcess) -> World:
 
 @pytest.fixture
 def kubelet(home: World) -> Iterator[StandInKubelet]:
-    """Plays the scheduler and the kubelet."""
     stand_in = StandInKubelet(home.objects, home.namespace)
     yield stand_in
     stand_in.close()
@@ -192,7 +190,6 @@ def defined(form: Form, server: ControlPlane, everything: Objects, running: Oper
 
 @pytest.fixture
 def gangs(defined: None, home: World) -> World:
-    """A namespace on a server with PodGroups."""
     del defined
     return home
 
@@ -205,7 +202,7 @@ def groups(world: World, form: Form) -> dict[str, Any]:
 
 
 def await_members(world: World, form: Form, cluster: str, wanted: dict[str, str]) -> dict[str, Object]:
-    """Return the pods once they belong to these PodGroups."""
+    """Wait until the pods belong to these PodGroups; return them."""
 
     def found() -> dict[str, str]:
         alive = {n: p for n, p in world.pods_of(cluster).items() if "deletionTimestamp" not in p["metadata"]}
@@ -216,7 +213,7 @@ def await_members(world: World, form: Form, cluster: str, wanted: dict[str, str]
 
 
 def test_gang_waits_until_its_pod_groups_are_served(home, form, request):
-    """Kubernetes' own would not do; the operator notices by itself when those that it is set up for come."""
+    """Kubernetes' own PodGroups are not used; the operator discovers those of the configured scheduler."""
     home.launch("early", {"chief": {}, "worker": {"replicas": 2}}, scheduling=GANG)
     told = home.await_condition("early", "Ready", status="False", reason="GangUnavailable")["message"]
     assert f"spec.scheduling.gang needs PodGroups of {form.groups.group_version}" in told
@@ -230,7 +227,7 @@ def test_gang_waits_until_its_pod_groups_are_served(home, form, request):
 
 
 def test_gang_is_placed_when_one_of_its_pods_is(gangs, form, kubelet):
-    """Surplus waits for that; what is lost later comes back for itself, also when all is lost."""
+    """Surplus tasks wait for that; a lost task is re-created without a gang, also when all are lost."""
     gangs.launch("c", {"worker": {"replicas": 3, "minReplicas": 2}}, scheduling={"gang": {}})
     pods = await_members(gangs, form, "c", dict.fromkeys(("c-worker-0", "c-worker-1"), "c.0"))
     assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {form.scheduler}
@@ -253,7 +250,7 @@ def test_gang_is_placed_when_one_of_its_pods_is(gangs, form, kubelet):
 
 
 def test_waiting_gang_is_told_and_scaled(gangs, form):
-    """It says what its pods lack, and who said so; scaled, its PodGroup counts other pods; given up, there is none."""
+    """The status has the scheduler's message; scaling changes the PodGroup's count, giving up deletes it."""
     gangs.launch("c", {"worker": {"replicas": 3}}, scheduling=GANG)
     await_members(gangs, form, "c", {f"c-worker-{index}": "c.0" for index in range(3)})
     lacking = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_ROOM}
@@ -278,13 +275,13 @@ def test_waiting_gang_is_told_and_scaled(gangs, form):
 
 @pytest.fixture
 def audit_of_the_ended(server: ControlPlane, everything: Objects, running: OperatorProcess) -> AuditLog:
-    """The audit log once the operator has ended: a watch is logged when it ends."""
+    """The audit log after the operator's end: a watch is logged when it ends."""
     running.kill()
     return AuditLog(Path(server.audit_log), everything)
 
 
 def test_rights_on_pod_groups_are_all_used(audit_of_the_ended, user):
-    """Each right was used above, on the PodGroups of this scheduler, and the operator asked for no other."""
+    """The tests above used each permission on the PodGroups of this scheduler, and no other was requested."""
     audit = audit_of_the_ended
 
     def requests() -> list[Request]:

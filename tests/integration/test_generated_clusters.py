@@ -1,4 +1,4 @@
-"""Generated TFClusters: the API server takes them or names the field, and the engine survives them all."""
+"""Generated TFClusters: the API server accepts them or names the field, and the engine handles all of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _post(admin: ApiClient, path: str, body: Object) -> tuple[int, Object]:
 
 @pytest.fixture(scope="module", params=[500, pytest.param(5_000, marks=pytest.mark.exhaustive)])
 def answers(admin: ApiClient, request: pytest.FixtureRequest) -> list[_Answer]:
-    """What the API server answers to each TFCluster; it stores none."""
+    """The response of the API server to each TFCluster, as a dry run."""
 
     def ask(generated: Generated) -> _Answer:
         return _Answer(generated, *_post(admin, DRY_RUN, generated.manifest))
@@ -66,14 +66,14 @@ def _misjudged(answer: _Answer) -> Iterator[str]:
 
 
 def test_every_refusal_names_the_field(answers):
-    """What is well formed is taken; what has a fault is rejected with 4xx and words that name the fault's field."""
+    """Valid ones are accepted; for those with a fault, a 4xx response names the field."""
     wrong = [one for answer in answers for one in _misjudged(answer)]
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])
 
 
 @pytest.fixture(scope="module")
 def findings(answers: list[_Answer]) -> Findings:
-    """What the engine made of all of them."""
+    """The engine's results for all of them."""
     cases = [
         Case(answer.generated, answer.body if answer.status == 201 else answer.generated.manifest, answer.status == 201)
         for answer in answers
@@ -85,7 +85,7 @@ def findings(answers: list[_Answer]) -> Findings:
 
 
 def test_engine_survives_every_cluster(answers, findings, request):
-    """No pass fails, each has a report; what was taken has its objects, and what is invalid says which field is."""
+    """No reconcile fails, each has a status; accepted ones have their objects, and invalid ones name the field."""
     accepted = sum(answer.status == 201 for answer in answers)
     plugins = request.config.pluginmanager
     with plugins.getplugin("capturemanager").global_and_fixture_disabled():
@@ -99,8 +99,6 @@ def test_engine_survives_every_cluster(answers, findings, request):
 
 
 def test_every_pod_of_an_accepted_cluster_is_valid(admin, findings):
-    """The API server takes the pods that the engine makes of what it took: admission leaves no pod to be rejected."""
-
     def ask(pod: Object) -> str:
         status, body = _post(admin, PODS.path("default") + "?dryRun=All&fieldValidation=Strict", pod)
         return "" if status == 201 else f"{body.get('message')}: {json.dumps(pod)[:700]}"

@@ -1,4 +1,4 @@
-"""What ``helm test`` runs: it tells an installation that works from one that does not, and leaves nothing behind."""
+"""``helm test``: it distinguishes a working installation from a broken one, and leaves no objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Check = Callable[..., int]
 
 @pytest.fixture
 def check(world: World, control_plane, tmp_path: Path) -> Check:
-    """Runs the check with the credentials of a ServiceAccount that has the permission of the chart's test."""
+    """Runs the check with the credentials of a ServiceAccount that has the permissions of the chart's test."""
     world.objects.create(SERVICE_ACCOUNTS, world.namespace, {"metadata": {"name": "tester"}})
     token = world.objects.request("POST", SERVICE_ACCOUNTS.path(world.namespace, "tester", "token"), {"spec": {}})
     (tmp_path / "token").write_text(token["status"]["token"], encoding="ascii")
@@ -40,7 +40,7 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
 
 
 def test_check_tells_whether_an_operator_works_and_leaves_nothing(check: Check, operator, world: World, capsys):
-    """What a check that was killed has left is no obstacle; what it may not create fails it in the server's words."""
+    """Objects of a killed check do not block it; a forbidden create fails it with the server's message."""
     mark = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
     world.apply(tfcluster(NAME).metadata(labels=mark).spec(suspend=True).job("worker").build())
     for _ in range(2):
@@ -80,14 +80,14 @@ def test_leader_of_the_release_passes(check: Check, control_plane, world: World,
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": "dead", "renewTime": "2199-01-01T00:00:00.000000Z"}])
 def test_operator_of_another_release_does_not_pass_for_ours(check: Check, operator, world: World, capsys, spec):  # noqa: ARG001 - another release's
-    """Nobody holds the release's Lease, or a holder that does not renew it: the check fails, though another answers."""
+    """Without a holder that renews the release's Lease, the check fails, although another operator responds."""
     world.objects.create(LEASES, world.namespace, {"metadata": {"name": "own"}, "spec": spec})
     assert check([*INSTALL_CHECK_RULES, READ_LEASES], seconds=4, lease="own") == 1
     assert "no operator of this release leads" in capsys.readouterr().err
 
 
 def test_every_namespace_is_looked_at(check: Check, control_plane, world: World, tmp_path: Path, capsys):
-    """An operator that works in the first namespace alone does not pass for one that works in both."""
+    """An operator that works only in the first of two namespaces fails the check."""
     process = OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / "own.log")
     process.start(arguments=("--namespace", world.namespace))
     other = f"{world.namespace}-other"

@@ -1,4 +1,4 @@
-"""The log of the real process: one line an outcome, which says why, and which tells no secret."""
+"""The log of the real process: one line per outcome, with the reason, and without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World
 
-#: It stands wherever a user may write a secret, and where others repeat it.
+#: It is in every place that can hold a user's secret, and in those that others copy.
 CANARY = "CANARY7f3a"
 
 
@@ -32,7 +32,7 @@ def logged(
 
 
 def lines_of(process: OperatorProcess, cluster: str = "") -> list[dict[str, Any]]:
-    """Return what was logged, or what was logged of one cluster."""
+    """Return all log lines, or those of one cluster."""
     lines = [json.loads(line) for line in process.log.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if cluster in {"", line.get("cluster")}]
 
@@ -45,7 +45,7 @@ def await_line(process: OperatorProcess, cluster: str, accept: Callable[[dict[st
 
 
 def secretive(**fields: Any) -> dict[str, Any]:
-    """Make a template that holds the canary wherever a secret may stand."""
+    """Build a template with the canary in every place that can hold a secret."""
     reference = {"secretKeyRef": {"name": f"{CANARY}-secret".lower(), "key": CANARY}}
     container = {
         "env": [
@@ -63,7 +63,7 @@ def secretive(**fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:  # noqa: ARG001 - it must run
-    """A cluster that holds secrets, and to which all happens of which the log tells."""
+    """A cluster with secrets that has every event which is logged."""
     name = f"{world.namespace}/c"
     refused = secretive(env=[{"name": f"bad={CANARY}", "value": "x"}])
     jobs = {"worker": {"replicas": 3, "template": secretive()}, "ps": {"template": refused}}
@@ -90,7 +90,7 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
     return name
 
 
-#: What must be in the message of a line, and that line's level, generation and reasons.
+#: The parts of a line's message, and its level, generation and reasons.
 OUTCOMES = {
     "created 3 ConfigMaps: ": ("info", 1, ["Created"]),
     "Rejected: Pod c-ps-0: ": ("warning", 1, ["Rejected"]),
@@ -104,7 +104,7 @@ OUTCOMES = {
 
 
 def test_log_says_why_and_tells_no_secret(logged, told):
-    """Each outcome is a line with its reason, for one who logs no more than usual; what may be a secret is in none."""
+    """At the default log level, each outcome has a line with its reason; none contains a secret."""
     await_line(logged, told, lambda line: "c-worker-2" in line["message"] and line["generation"] == 3)
     lines = lines_of(logged, told)
     found = {what: [line for line in lines if what in line["message"]] for what in OUTCOMES}

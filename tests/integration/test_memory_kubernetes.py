@@ -1,4 +1,4 @@
-"""The API server in memory answers as the real one does."""
+"""The responses of the API server in memory equal those of a real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
 
 @asynccontextmanager
 async def real_session(kubeconfig):
-    """A session with the real API server, as an administrator."""
+    """An administrator's session with the real API server."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
@@ -33,7 +33,6 @@ async def real_session(kubeconfig):
 
 
 async def converse(session, server, namespace):
-    """Hold the conversation and watch it all once more."""
     steps = conversation.steps(tfcluster("c").job("worker", replicas=2).build())
     listed = await session.request("GET", f"{server}{PODS.path(namespace)}")
     since = (await listed.json())["metadata"]["resourceVersion"]
@@ -53,7 +52,7 @@ async def converse_with_both(kubeconfig, namespace):
 
 @pytest.fixture(scope="module")
 def both(control_plane, admin, new_namespace):
-    """What both servers answered, the real one first."""
+    """The responses of both servers, the real one first."""
     del admin  # it installs the CRD
     return asyncio.run(converse_with_both(control_plane.kubeconfig, new_namespace()))
 

@@ -1,4 +1,4 @@
-"""The metrics of the real process on a real API server: what is counted of clusters, tasks and failures."""
+"""The metrics of the real process on a real API server: counts of clusters, tasks and failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def counted_world(objects: Objects, new_namespace: Callable[[], str]) -> World:
 def observed(
     operator_process: OperatorProcess, control_plane, counted_world: World, tmp_path_factory
 ) -> Iterator[Observed]:
-    """An operator that looks at one namespace alone: what others of the session's namespaces hold is not counted."""
+    """An operator of one namespace, so that other namespaces of the session are not counted."""
     operator_process.kill()
     process = OperatorProcess(
         kubeconfig=Path(control_plane.kubeconfig), log=tmp_path_factory.mktemp("metrics") / "operator.log"
@@ -58,7 +58,7 @@ def observed(
 
 @pytest.fixture
 def world(counted_world: World, observed: Observed) -> Iterator[World]:
-    """The namespace that is counted, without TFClusters at the start of each test."""
+    """The counted namespace, without TFClusters at the start of each test."""
     yield counted_world
     for found in counted_world.objects.list(TFCLUSTERS, counted_world.namespace):
         counted_world.remove(found["metadata"]["name"])
@@ -69,14 +69,13 @@ def world(counted_world: World, observed: Observed) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def kubelet(counted_world: World) -> Iterator[StandInKubelet]:
-    """Plays the kubelet for the pods of the namespace, which it takes away at its end."""
+    """The kubelet of the namespace; at its end, it deletes the pods."""
     stand_in = StandInKubelet(counted_world.objects, counted_world.namespace)
     yield stand_in
     stand_in.close()
 
 
 def conditions_of(now: Scrape, condition: str) -> dict[str, float]:
-    """Return how many TFClusters have each status of a condition."""
     return {s: now.value("tfcluster_clusters", condition=condition, status=s) for s in ("True", "False", "Unknown")}
 
 

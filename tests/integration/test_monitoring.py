@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real operator as monitoring.md says, and answers the dashboard and the alerts."""
+"""A real Prometheus scrapes the real operator as in monitoring.md, and evaluates the dashboard and the alerts."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from support.world import World, task_names
 
 pytestmark = pytest.mark.exhaustive
 
-#: The window of rates: everything that happens here lies within it.
+#: The window of rates: all events of this module are within it.
 WINDOW = "5m"
 QUERIES = [query for panel in dashboard()["panels"] for query in queries(panel, rate_interval=WINDOW)]
 
 
 @pytest.fixture(scope="module")
 def own_world(objects: Objects, new_namespace: Callable[[], str]) -> World:
-    """A namespace of this module: what others of the session's namespaces hold is not counted."""
+    """A namespace of this module, so that other namespaces of the session are not counted."""
     return World(objects, new_namespace())
 
 
 @pytest.fixture(scope="module")
 def operators(own_world: World, control_plane, tmp_path_factory) -> Iterator[list[OperatorProcess]]:
-    """Two operators of that namespace, the first of which leads; it does at once, as the Lease is there already."""
+    """Two operators of that namespace; the first one leads immediately, as its Lease exists."""
     folder, namespace = tmp_path_factory.mktemp("operators"), own_world.namespace
     arguments = ("--namespace", namespace, "--leader-election", "--lease-namespace", namespace)
     pair = [OperatorProcess(kubeconfig=control_plane.kubeconfig, log=folder / f"{i}.log") for i in range(2)]
@@ -62,7 +62,7 @@ def operators(own_world: World, control_plane, tmp_path_factory) -> Iterator[lis
 def scraped(
     prometheus_built, operators: list[OperatorProcess], objects: Objects, control_plane, tmp_path_factory
 ) -> Iterator[Prometheus]:
-    """A Prometheus that has found both and read their metrics once."""
+    """A Prometheus that has discovered both and scraped them once."""
     del prometheus_built  # the programs exist
     announce(objects, *(process.metrics_port for process in operators))
     with Prometheus(tmp_path_factory.mktemp("prometheus"), configuration(control_plane.kubeconfig)) as running:
@@ -96,12 +96,11 @@ def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
 
 
 def values(answer: list[Object]) -> dict[str, float]:
-    """Return the numbers of an answer by the value of their only label."""
+    """Return the values of a result by their only label."""
     return {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in answer}
 
 
 def selectors(tree: object) -> Iterator[Object]:
-    """Find the selectors of series in what Prometheus makes of an expression."""
     if isinstance(tree, dict):
         if tree.get("type") in {"vectorSelector", "matrixSelector"}:
             yield tree
@@ -113,7 +112,7 @@ def selectors(tree: object) -> Iterator[Object]:
 
 
 def matching(selector: Object) -> str:
-    """Write a selector down; a status of HTTP need only be told, as nobody knows which the server will answer."""
+    """Format a selector; an HTTP status must only be documented, as the server's status is unpredictable."""
     labels = [
         (one["name"], '!=""') if one["name"] == "code" else (one["name"], f'{one["type"]}"{one["value"]}"')
         for one in selector["matchers"]
@@ -123,7 +122,7 @@ def matching(selector: Object) -> str:
 
 
 def test_documented_configuration_finds_the_operators(scraped):
-    """Each target has the labels that alerts and dashboard use, and the health port is none."""
+    """Each target has the labels that alerts and dashboard use, and the health port is not a target."""
     (documented,) = documented_configuration()["scrape_configs"]
     targets = scraped.ask("targets", state="active")["activeTargets"]
     assert len({target["labels"]["pod"] for target in targets}) == len(targets) == 2
@@ -133,7 +132,7 @@ def test_documented_configuration_finds_the_operators(scraped):
 
 
 def test_promtool_has_nothing_to_say_of_the_metrics(lived, operators):
-    del lived  # each series is there that comes with its first time
+    del lived  # each series that appears with its first event exists
     for process in operators:
         text, _ = process.scrape()
         answer = prometheus.promtool("check", "metrics", "--extended", stdin=text)
@@ -162,7 +161,7 @@ def test_dashboard_is_answered(lived, query: Query):
     ],
 )
 def test_dashboard_tells_the_truth(lived, name, expected):
-    """The panels show what there is; what stands by adds nothing to it."""
+    """The panels show the true values; a standby adds nothing to them."""
     (query,) = (query for query in QUERIES if str(query) == name)
     eventually(
         lambda: values(lived.query(query.expression)), lambda found: found == expected, what=f"{name}: {expected}"
@@ -185,7 +184,7 @@ def test_dashboard_shows_what_happened(lived, panel, label):
 
 
 def test_prometheus_works_the_alerts_out(lived):
-    """Prometheus has loaded each rule and works it out without an error; none fires in a small healthy world."""
+    """Prometheus has loaded each rule and evaluates it without an error; none fires in a small healthy world."""
     expected = sorted(rule["alert"] for rule in alert_rules())
 
     def rules() -> list[Object]:
@@ -214,12 +213,12 @@ def test_documented_query_looks_at_what_is_there(lived, page, query):
 
 
 def test_loss_of_the_leader_and_absence_are_noticed(lived, operators):
-    """A standby that is left alone is no leader, and operators that are gone are absent: their series end with them."""
+    """A single standby does not count as leader, and stopped operators are absent: their series end with them."""
     rules = {rule["alert"]: rule["expr"] for rule in alert_rules()}
     without_leader, absent = rules["TFClusterOperatorWithoutLeader"], rules["TFClusterOperatorAbsent"]
     assert lived.query(without_leader) == lived.query(absent) == []
     operators[0].kill()
-    moments = f"last_over_time(({without_leader})[{WINDOW}:1s])"  # the other one may lead after 15 seconds
+    moments = f"last_over_time(({without_leader})[{WINDOW}:1s])"  # the other one can lead after 15 seconds
     eventually(lambda: lived.query(moments), what="nobody leads, or led")
     assert lived.query(absent) == []
     operators[1].kill()

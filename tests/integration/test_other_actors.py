@@ -1,7 +1,7 @@
-"""What other actors of a real cluster do to the operator's objects and requests, each held up to what is declared.
+"""Other actors of a real cluster that change the operator's objects and requests.
 
-A policy engine, a mesh, a quota, a webhook that is down and somebody with kubectl are real here: what the API server
-makes of them nobody else can prove.
+A policy engine, a mesh, a quota, an unavailable webhook and a user with kubectl: only a real API server shows their
+effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 POLICIES = Kind(ADMISSION, "mutatingadmissionpolicies", namespaced=False)
 BINDINGS = Kind(ADMISSION, "mutatingadmissionpolicybindings", namespaced=False)
 WEBHOOKS = Kind(ADMISSION, "validatingwebhookconfigurations", namespaced=False)
-#: What a registry mirror and a mesh do to a pod: the proxy is the first container.
+#: The changes of a registry mirror and a mesh: the proxy is the first container.
 MIRROR = "mirror.test/"
 MIRRORED_AND_MESHED = f"""[
   JSONPatch{{
@@ -40,13 +40,13 @@ MIRRORED_AND_MESHED = f"""[
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-#: What a policy does to a pod that allows only annotations which it knows.
+#: The changes of a policy that allows only certain annotations on pods.
 WITHOUT_ANNOTATIONS = """[JSONPatch{op: "add", path: "/metadata/annotations", value: {"allowed": "yes"}}]"""
 
 
 @contextmanager
 def mutating(world: World, expression: str, in_force: Callable[[Object], bool]) -> Iterator[None]:
-    """Have a policy change each new pod of the namespace, for the time of a with block."""
+    """Add a policy that changes each new pod of the namespace, for a ``with`` block."""
     require_kubernetes("1.36", "mutating admission policies")
     objects, name = world.objects, world.namespace
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -69,7 +69,7 @@ def mutating(world: World, expression: str, in_force: Callable[[Object], bool]) 
 
 @pytest.fixture
 def mutated(world: World) -> Iterator[World]:
-    """A namespace in which a policy rewrites the first image of each new pod and puts a proxy before it."""
+    """A namespace with a policy that rewrites the first image of each new pod and puts a proxy before it."""
     with mutating(world, MIRRORED_AND_MESHED, lambda pod: "proxy" in containers(pod)):
         yield world
 
@@ -79,18 +79,16 @@ def selector(namespace: str) -> Object:
 
 
 def dry_run(world: World) -> Object:
-    """Create a pod, but for the storing of it."""
     body = {"metadata": {"name": "dry"}, "spec": {"containers": [{"name": "train", "image": IMAGE}]}}
     return world.objects.request("POST", PODS.path(world.namespace) + "?dryRun=All", body)
 
 
 def containers(pod: Object) -> dict[str, str]:
-    """Return the image of each container by name, in their order."""
     return {one["name"]: one["image"] for one in pod["spec"]["containers"]}
 
 
 def pods_written(audit: AuditLog, world: World, position: int) -> Counter[tuple[str, str]]:
-    """Count the operator's creations and deletions of pods that the server carried out."""
+    """Count the pods that the operator created and deleted."""
     made = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     return Counter(
         (w.verb, w.name) for w in made if w.resource == "pods" and w.verb in {"create", "delete"} and w.code < 300
@@ -102,7 +100,7 @@ TRAIN = pod_template(name="train")
 
 
 def test_mutated_pods_are_as_they_should_be(mutated, kubelet, audit, operator):
-    """Pods that a policy changed at their creation are never replaced, nor when the operator starts again."""
+    """Pods that a policy changed at their creation are never replaced, not even after a restart of the operator."""
     position = audit.position()
     uids = launch_running(mutated, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
     mutated.await_condition("c", "Ready", status="True")
@@ -118,7 +116,7 @@ def test_mutated_pods_are_as_they_should_be(mutated, kubelet, audit, operator):
 
 
 def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
-    """The template's container decides, not the proxy before it, whichever ends."""
+    """The template's container decides the end of a task, not the proxy before it."""
     jobs = {"worker": {"replicas": 3, "template": TRAIN}}
     uids = launch_running(mutated, kubelet, "c", jobs, backoffLimit=5)
     kubelet.end_container("c-worker-0", container="proxy", exit_code=1)
@@ -132,7 +130,7 @@ def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
 
 
 def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
-    """In a full quota ps 1 and worker 4 become ps 4 and worker 1: the workers go though the new ps are rejected."""
+    """With a full quota, ps 1 and worker 4 become ps 4 and worker 1: workers are deleted despite rejected ps."""
     world.objects.create(
         RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "five"}, "spec": {"hard": {"pods": "5"}}}
     )
@@ -150,7 +148,7 @@ def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
 
 @contextmanager
 def dead_webhook(world: World, resource: str) -> Iterator[None]:
-    """Let the creation of a resource in the namespace depend on a webhook that does not answer."""
+    """Make the creation of a resource in the namespace depend on a webhook that does not respond."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # it never listens
         name = world.namespace
@@ -186,7 +184,7 @@ def refusal_of_a_dry_run(world: World, resource: str) -> str:
 
 
 def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
-    """While pods are rejected by a webhook that is down, the status says so at the new generation, in its words."""
+    """While an unavailable webhook rejects pods, the status has its message, at the new generation."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     with dead_webhook(world, "pods"):
@@ -202,7 +200,7 @@ def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
         assert 'failed calling webhook "policy.example.test"' in told["message"]
         status = world.status("c")
         assert (status["observedGeneration"], status["jobs"]["worker"]["created"]) == (generation, 1)
-        await_asked_to_go(world, "c-ps-1")  # what frees does not wait
+        await_asked_to_go(world, "c-ps-1")  # deletions that free quota do not wait
         kubelet.stop("c-ps-1")
     world.await_pods_of("c", task_names("c", worker=3, ps=1))
     kubelet.run(*task_names("c", worker=3))
@@ -244,9 +242,9 @@ def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
 
 
 def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
-    """Pods that never become what they should be are replaced again and again, and the status says why.
+    """Pods that a policy keeps outdated are replaced repeatedly, and the status has the reason.
 
-    test_holds has the pauses between the replacements.
+    test_holds has the back-off between the replacements.
     """
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
@@ -257,11 +255,11 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
             lambda: pods_written(audit, world, position)["create", "c-worker-0"], lambda made: made >= 5, what="a fifth"
         )
     world.await_condition("c", "UpToDate", status="True")
-    assert world.condition("c", "Ready")["reason"] == "TasksNotReady"  # nobody runs the pod here
+    assert world.condition("c", "Ready")["reason"] == "TasksNotReady"  # no kubelet runs the pod here
 
 
 def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
-    """The API server judges the new pod before an old one goes: what it rejects is told, and the pods run on."""
+    """The API server validates the new pod before an old one is deleted: a rejection is reported, the pods stay."""
     jobs = {"worker": {"replicas": 2}, "ps": {}}
     uids = launch_running(world, kubelet, "c", jobs, updateStrategy={"type": "Recreate"})
     world.await_condition("c", "Ready", status="True")

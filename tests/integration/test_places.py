@@ -1,4 +1,4 @@
-"""Places on a real scheduler: tasks near to each other and spread, on six simulated nodes in three zones.
+"""Placement on a real scheduler: tasks that are colocated or spread, on six simulated nodes in three zones.
 
 A node has eight GPUs, and a zone has two nodes.
 """
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access, on a server that knows the TFCluster kind and whose nodes are in zones."""
+    """Administrator access to a server with the CRD, whose nodes are in zones."""
     objects = administrator_of(server)
     for node in objects.list(NODES, ""):
         name = node["metadata"]["name"]
@@ -59,7 +59,7 @@ def running(
 
 @pytest.fixture
 def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace of the test's own; the nodes are everybody's, and are free again after it."""
+    """A namespace for the test, whose pods are deleted from the shared nodes afterwards."""
     del running
     with namespace_on(everything) as world:
         yield world
@@ -69,14 +69,14 @@ def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
 
 
 def asking(replicas: int, gpus: int, **fields: object) -> Object:
-    """Declare tasks that ask for so many GPUs each."""
+    """Declare tasks with this number of GPUs each."""
     limits = {"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
     return {"replicas": replicas, "template": template, **fields}
 
 
 def places(world: World, cluster: str, key: str = ZONE) -> dict[str, str]:
-    """Return the domain of each pod that has a node and stays."""
+    """Return the domain of each pod that has a node and does not terminate."""
     domains = {one["metadata"]["name"]: one["metadata"]["labels"][key] for one in world.objects.list(NODES, "")}
     return {
         name: domains[pod["spec"]["nodeName"]]
@@ -86,7 +86,7 @@ def places(world: World, cluster: str, key: str = ZONE) -> dict[str, str]:
 
 
 def cordon(world: World, *zones: str, but: str = "") -> None:
-    """Let no new pod onto the nodes of some zones, or onto any but those of one."""
+    """Cordon the nodes of some zones, or all except those of one."""
     for node in world.objects.list(NODES, ""):
         zone = node["metadata"]["labels"][ZONE]
         closed = zone != but if but else zone in zones
@@ -99,9 +99,8 @@ def is_ready(pod: Object) -> bool:
 
 
 def await_ready(world: World, cluster: str) -> None:
-    """Return when all tasks of a cluster work."""
     world.await_condition(cluster, "Ready", status="True")
-    # Of a pod that was lost a moment ago the status may not tell yet.
+    # The status can still count a pod that was lost a moment ago.
     eventually(
         lambda: world.pods_of(cluster),
         lambda pods: all(is_ready(pod) for pod in pods.values()),
@@ -110,14 +109,14 @@ def await_ready(world: World, cluster: str) -> None:
 
 
 def the_only(found: dict[str, str], *, count: int) -> str:
-    """Return the one domain in which so many pods are."""
+    """Return the only domain that has this number of pods."""
     assert len(found) == count, found
     assert len(set(found.values())) == 1, found
     return next(iter(found.values()))
 
 
 def await_back(world: World, cluster: str, pod: str) -> str:
-    """Delete a pod, and give the domain in which its task is again."""
+    """Delete a pod, and return the domain of its replacement."""
     before = world.uid(pod)
     world.delete(PODS, pod)
     world.await_replaced(pod, before)
@@ -126,7 +125,7 @@ def await_back(world: World, cluster: str, pod: str) -> str:
 
 
 def test_colocated_cluster_is_in_one_zone_and_the_next_one_whole_in_another(home):
-    """Each takes the 16 GPUs of a zone, so that there are places for three of them and for no task of a fourth."""
+    """Each takes the 16 GPUs of a zone, so three of them fit and no task of a fourth."""
     jobs = {"chief": asking(1, 4), "worker": asking(3, 4)}
     zones = set()
     for name in ("first", "second", "third"):
@@ -165,13 +164,13 @@ def test_tasks_are_counted_by_place(home, open_zone, jobs, scheduling, key, coun
 
 
 def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jobs_are_together(home):
-    """What the field is for: four tasks that fit into a zone are not put there by themselves."""
+    """The counterproof: without the field, four tasks that fit into a zone are spread."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)})
     await_ready(home, "c")
     assert len(set(places(home, "c").values())) > 1
     home.remove("c")
     eventually(lambda: not home.pods_of("c"), what="its places are free")
-    # The workers fill their zone; the other job has its place elsewhere.
+    # The workers fill their zone; the other job is placed elsewhere.
     jobs = {"worker": asking(2, 8), "ps": asking(1, 8)}
     home.launch("d", jobs, scheduling={"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
     await_ready(home, "d")
@@ -180,7 +179,7 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
 
 
 def test_parameter_servers_are_spread_over_hosts(home):
-    """Six hosts, six of them; without the rule the seventh GPU of a host would do for another."""
+    """Six hosts, six tasks; without the rule, two tasks would fit on a host."""
     home.launch(
         "c",
         {"ps": asking(6, 1), "worker": asking(2, 1)},
@@ -192,7 +191,7 @@ def test_parameter_servers_are_spread_over_hosts(home):
 
 
 def test_colocated_gang_has_its_places_in_one_zone(home):
-    """All at once and all together; who is lost comes back there by itself."""
+    """All together; a lost task is re-created in the same zone."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})
     await_ready(home, "c")
     zone = the_only(places(home, "c"), count=4)
@@ -200,7 +199,7 @@ def test_colocated_gang_has_its_places_in_one_zone(home):
 
 
 def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
-    """Five tasks of a host each, in zones of two hosts: nobody gets a node, and another cluster has them all."""
+    """Five tasks of a host each, in zones of two hosts: none is scheduled, and another cluster gets all nodes."""
     home.launch("large", {"worker": asking(5, 8)}, scheduling={"gang": {}, **NEAR})
     told = home.await_condition("large", "Ready", status="False", reason="WaitingForGang")["message"]
     assert told.startswith("gang large.0 waits until 5 tasks can be scheduled together")
@@ -210,7 +209,7 @@ def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
 
 
 def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
-    """They were in several zones; one after the other they are replaced, and come together in one."""
+    """They were in several zones; they are replaced one after the other, and are in one zone afterwards."""
     rolling = {"type": "RollingUpdate"}
     home.launch("c", {"worker": asking(6, 1)}, updateStrategy=rolling)
     await_ready(home, "c")
@@ -226,7 +225,7 @@ def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
     )
     await_ready(home, "c")
     the_only(places(home, "c"), count=6)
-    # An edit of other fields of scheduling replaces no pod.
+    # An edit of other scheduling fields does not replace pods.
     before = {name: home.uid(name) for name in home.pods_of("c")}
     home.edit("c", {"scheduling": {"colocate": {"jobs": ["worker"]}}})
     home.await_settled("c")
@@ -261,7 +260,7 @@ def test_wrong_places_are_refused_at_admission(home, scheduling, words):
 
 
 def test_rules_that_the_server_cannot_compare_are_told(home):
-    """Two rules of the template and of spread that no pod may have together: nothing is made, and it says why."""
+    """The rules of the template and of spread contradict each other: no pod is created, the status has the reason."""
     worker = asking(1, 0)
     rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
     worker["template"]["spec"]["topologySpreadConstraints"] = [rule]

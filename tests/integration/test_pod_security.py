@@ -1,4 +1,4 @@
-"""Namespaces that enforce a Pod Security Standard: what they refuse is told, and heals when the template does."""
+"""Namespaces that enforce a Pod Security Standard: rejections are reported, and end with a valid template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HARMLESS: Object = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 RESTRICTED = pod_template(securityContext=HARMLESS)
-#: What a namespace enforces, a template that it rejects, a template that it takes, and what the message must name.
+#: The enforced standard, a rejected template, an accepted template, and the parts of the message.
 STANDARDS = [
     pytest.param(
         "restricted",
@@ -56,7 +56,7 @@ def messages(world: World) -> str:
 
 @pytest.mark.parametrize(("level", "refused", "taken", "named"), STANDARDS)
 def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refused, taken, named):  # noqa: PLR0917 - fixtures, by name
-    """The condition names the standard and each thing that violates it; with another template the pods come."""
+    """The condition names the standard and each violation; with another template the pods are created."""
     enforce(world, level)
     pid = operator.pid
     world.launch("c", {"worker": {"replicas": 2, "template": refused}})
@@ -67,7 +67,7 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     assert "Pod c-worker-" in told
     assert world.pods_of("c") == {}
     assert f'violates PodSecurity "{level}' in world.await_event("c", "Rejected")["message"]
-    # Null removes what the new template has not got.
+    # Null removes what the new template does not have.
     template = {**taken, "spec": {"volumes": None, **taken["spec"]}}
     generation = world.edit("c", {"jobs": {"worker": {"template": template}}})
     names = task_names("c", worker=2)
@@ -85,12 +85,12 @@ def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
     await_another_pass(world, "c")
     made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
     assert {w.code for w in made} == {403}
-    # The pause after the first rejection can have ended in the meantime, which is a reconcile more.
+    # The back-off after the first rejection can have ended in the meantime, which adds a reconcile.
     assert len(made) <= 3
 
 
 def test_running_pods_outlive_a_stricter_standard(world: World, kubelet):
-    """A standard that comes later ends no pod; one that ends by itself is told to be refused, and comes when it may."""
+    """A later standard ends no pod; the replacement of an ended one is rejected, reported, and created once allowed."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     enforce(world, "restricted")

@@ -1,4 +1,4 @@
-"""The README promises nothing that is not so: its manifest is accepted and becomes a cluster, its commands exist."""
+"""The README's manifest becomes a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def _manifest() -> str:
 
 @pytest.mark.usefixtures("operator")
 def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
-    """The README's manifest is applied as it stands, and each of its tasks gets its pod."""
     from support.objects import PODS
     from support.waiting import eventually
 

@@ -1,4 +1,4 @@
-"""The API server's history goes back: etcd is restored from a backup while the operator runs."""
+"""etcd is restored from a backup while the operator runs, so the API server's history goes back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def process(plane, tmp_path: Path) -> Iterator[OperatorProcess]:
 
 
 def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
-    """What it knows is newer than all that the server will tell: it says so and ends; started again it is right."""
+    """The operator's data is newer than the API server's: it logs this and exits; after a restart it is correct."""
     objects = Objects(client_of(plane))
     install_crd(objects)
 

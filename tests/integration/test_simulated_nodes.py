@@ -1,4 +1,4 @@
-"""Simulated nodes stay Ready and obey deletions as a kubelet does: measurements and tests of scale rely on it."""
+"""Simulated nodes stay Ready and delete pods as a kubelet does: measurements and scale tests depend on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from local_kubernetes.control_plane import start
 
 pytestmark = pytest.mark.exhaustive
 
-#: So many that the simulated kubelet lags behind.
+#: Enough nodes to make the simulated kubelet lag.
 _PODS = 300
 
 
@@ -29,7 +29,7 @@ def nodes(tmp_path: Path) -> Iterator[Objects]:
 
 
 def test_simulated_nodes_renew_their_leases(nodes: Objects) -> None:
-    """Each node has a Lease, renewed before the 50 s are over after which its pods would not be Ready any more."""
+    """Each node has a Lease that is renewed within 50 s; after that its pods would not be Ready."""
     names = {node["metadata"]["name"] for node in nodes.list(NODES, "")}
     leases = eventually(
         lambda: {lease["metadata"]["name"]: lease["spec"] for lease in nodes.list(LEASES, "kube-node-lease")},
@@ -37,12 +37,12 @@ def test_simulated_nodes_renew_their_leases(nodes: Objects) -> None:
         what="every simulated node has a Lease",
     )
     assert names == {"fake-0", "fake-1"}
-    # The kubelet and kwok renew after a quarter of it.
+    # The kubelet and kwok renew after a quarter of the duration.
     assert {spec["leaseDurationSeconds"] / 4 <= 30 for spec in leases.values()} == {True}
 
 
 def test_pod_in_the_place_of_one_deleted_by_force_stays(nodes: Objects) -> None:
-    """kwok, which knows a pod by its name alone, does not delete again what is gone: another pod may have its name."""
+    """The simulator (kwok) identifies pods by name, but must not delete a new one instead of a deleted one."""
     eventually(lambda: nodes.get(SERVICE_ACCOUNTS, "default", "default"), what="the namespace can hold pods")
     names = [f"pod-{number}" for number in range(_PODS)]
     with ThreadPoolExecutor(8) as pool:
@@ -60,14 +60,13 @@ def test_pod_in_the_place_of_one_deleted_by_force_stays(nodes: Objects) -> None:
 
 
 def _create(nodes: Objects, name: str) -> str:
-    """Make a pod on a node, past the scheduler; return its UID."""
+    """Create a pod on a node without the scheduler; return its UID."""
     body = {"metadata": {"name": name}, **pod_template(spec={"nodeName": "fake-0"})}
     uid: str = nodes.create(PODS, "default", body)["metadata"]["uid"]
     return uid
 
 
 def _await_ready(nodes: Objects, count: int) -> set[str]:
-    """Return the UIDs of the pods when so many are Ready."""
     pods = eventually(
         lambda: [pod for pod in nodes.list(PODS, "default") if pod["status"].get("phase") == "Running"],
         lambda running: len(running) == count,

@@ -1,4 +1,4 @@
-"""A clean life makes the same writes and the same status on the in-memory API server as on a real one."""
+"""A life without faults causes the same writes and the same status on the in-memory API server and on a real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.running import run
 from simulation.workloads import WORKLOADS
 from support.rbac import OPERATOR_USER
 
-#: How often these are written depends on the time that everything takes; what they say in the end is compared.
+#: The number of these writes depends on timing; their final content is compared.
 _TIMED = frozenset({"events", "tfclusters/status", "leases"})
 
 

@@ -1,6 +1,6 @@
-"""The documented way from the chart and operator of an older version to these, and back, with a cluster that runs.
+"""The documented upgrade from an older chart and operator to the current ones, and back, with a running cluster.
 
-Each operator is the process that its release's Deployment describes: its arguments, and its ServiceAccount's rights.
+Each operator is a process with the arguments and the ServiceAccount's permissions of its release's Deployment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JOBS = {"chief": {}, "worker": {"replicas": 3, "deviceFilters": ["/job:ps"]}, "p
 
 @dataclass(frozen=True)
 class Stage:
-    """A control plane with a release of the older chart, and what works there."""
+    """A control plane with a release of the older chart, and its operator."""
 
     world: World
     kubelet: StandInKubelet
@@ -47,7 +47,7 @@ class Stage:
     environment: dict[str, str]
 
     def run(self, *commands: str) -> None:
-        """Run lines of shell in the repository's root; each must succeed."""
+        """Run shell commands in the repository's root; each must succeed."""
         for command in commands:
             done = subprocess.run(
                 ["bash", "-c", command], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
@@ -55,25 +55,25 @@ class Stage:
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
     def follow(self, part: str) -> None:
-        """Do what the guide says; nothing waits for the operator's pods, as no node runs them."""
+        """Run the guide's commands, without waiting for the operator's pods: no node runs them."""
         found = [s.commands() for s in snippets(GUIDE) if s.place == part]
         assert found, f"the guide has no snippet {part}"
         self.run(*(command.replace(" --wait", "") for commands in found for command, _ in commands))
 
     def start(self, operator: OperatorProcess) -> None:
-        """Start an operator with the arguments that the release's Deployment has now."""
+        """Start an operator with the arguments of the release's Deployment."""
         arguments = self.arguments()
         port = arguments.index("--health-port")
         operator.start(arguments=[*arguments[:port], *arguments[port + 2 :]])
 
     def arguments(self) -> list[str]:
-        """Read the arguments of the operator in the release's Deployment."""
+        """Return the arguments of the operator in the release's Deployment."""
         deployment = self.world.objects.get(DEPLOYMENTS, RELEASE_NAMESPACE, NAME)
         assert deployment is not None
         return deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
     def writes(self, position: int) -> list[Request]:
-        """Return what the operator wrote since, but events and the status of clusters."""
+        """Return the operator's writes since a position, except events and the status of clusters."""
         made = self.audit.writes(position, user=USER, namespace=NAMESPACE)
         return [w for w in made if w.resource != "events" and w.target != "tfclusters/status"]
 
@@ -81,7 +81,7 @@ class Stage:
         return self.audit.await_quiet(USER, namespace=NAMESPACE)
 
     def takes_over(self, operator: OperatorProcess, position: int, pods: dict[str, dict[str, str]]) -> None:
-        """Start an operator, and assert that it leaves everything.
+        """Start an operator, and assert that it changes nothing.
 
         Args:
             operator: the older or the newer one.
@@ -105,7 +105,7 @@ def helm() -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, helm: Path) -> Iterator[Stage]:
-    """The older release, with its operator at work."""
+    """The older release, with a running operator."""
     from local_kubernetes.binaries import hyperkube
     from local_kubernetes.control_plane import start
 
@@ -137,7 +137,7 @@ def stage(tmp_path: Path, helm: Path) -> Iterator[Stage]:
             " --set clusterWide=true,logLevel=debug"
         )
         kubeconfig.write_text(json.dumps(as_service_account(objects, plane.kubeconfig)))
-        plane.restart_apiserver()  # admission looks for new kinds of owners every 30 s, and at the start
+        plane.restart_apiserver()  # admission discovers new kinds of owners every 30 s, and at the start
         eventually(lambda: knows_the_kind(objects), what="admission knows the kind of the owners")
         stage.start(older)
         try:
@@ -148,7 +148,7 @@ def stage(tmp_path: Path, helm: Path) -> Iterator[Stage]:
 
 
 def knows_the_kind(objects: Objects) -> bool:
-    """Say whether the API server lets objects be owned by TFClusters."""
+    """Return whether the API server allows TFClusters as owners."""
     owner = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "any", "uid": "any"}
     metadata = {"name": "owned", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
     try:
@@ -161,7 +161,7 @@ def knows_the_kind(objects: Objects) -> bool:
 
 
 def as_service_account(objects: Objects, administrator: Path) -> Object:
-    """Make a kubeconfig with a token of the release's ServiceAccount, as its pods have."""
+    """Write a kubeconfig with a token of the release's ServiceAccount, as its pods have."""
     path = SERVICE_ACCOUNTS.path(RELEASE_NAMESPACE, NAME, "token")
     token = objects.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     kubeconfig = json.loads(administrator.read_text())
@@ -170,7 +170,7 @@ def as_service_account(objects: Objects, administrator: Path) -> Object:
 
 
 def test_upgrade_by_helm_and_back(stage):
-    """By the documented steps no pod is replaced and nothing is written, there and back; the values stay."""
+    """With the documented steps no pod is replaced and nothing is written, in both directions; the values stay."""
     world, kubelet = stage.world, stage.kubelet
     position = stage.audit.position()
     pods = launch_running(world, kubelet, "c", JOBS)
@@ -189,7 +189,7 @@ def test_upgrade_by_helm_and_back(stage):
     stage.takes_over(stage.newer, position, {"c": pods, "done": ended})
     assert "debug" in stage.arguments(), "the release's values stay"
 
-    # It rules: what is taken away comes back.
+    # The operator works: a deleted object is re-created.
     world.delete(PODS, "c-worker-1")
     kubelet.stop("c-worker-1")
     world.await_replaced("c-worker-1", pods["c-worker-1"])

@@ -1,4 +1,4 @@
-"""The watch of TFClusters on a real API server: the definition comes late and goes, and a namespace is closed."""
+"""The watch of TFClusters on a real API server: a late CRD, a deleted CRD, and a forbidden namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER = "somebody"
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory):
-    """A control plane of its own, which does not know the TFCluster kind."""
+    """A separate control plane without the CRD."""
     from local_kubernetes.control_plane import start
 
     plane = start(tmp_path_factory.mktemp("own-server"))
@@ -32,7 +32,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def things(own_server) -> Objects:
-    """An administrator's access to it, with the namespaces a and b, and a role for the operator that binds nobody."""
+    """Administrator access to it, with the namespaces a and b, and an unbound role for the operator."""
     objects = Objects(client_of(own_server))
     for name in ("a", "b"):
         objects.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -81,7 +81,7 @@ def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process
 
 
 def test_a_closed_namespace_keeps_no_other_from_being_served(own_server, things: Objects, process: OperatorProcess):
-    """With rights in one of two namespaces the operator is ready and serves it; it serves the other when it may."""
+    """With permissions in one of two namespaces the operator is ready and serves it, and the other once permitted."""
     define(things)
     bind(things, USER, "b", "ClusterRole", USER)
     process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))

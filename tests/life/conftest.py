@@ -1,7 +1,7 @@
-"""The lives of clusters, told once: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
+"""The lives of clusters: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
 
-In memory they run in virtual time, without what only a real API server shows: tests that are marked ``server``, or ask
-for kubectl.  On a real server those are the quick ones, and the others are exhaustive.
+In memory they run in virtual time, without the tests that need a real API server: those that are marked ``server`` or
+use kubectl. On a real server these are the quick ones, and the others are exhaustive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IN_MEMORY: Final = os.environ.get("TFCLUSTER_WORLD", "memory") == "memory"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what this world cannot show, or mark what another one has shown."""
+    """Deselect tests that the world in memory cannot run, or mark as exhaustive those that it covers."""
     lives = [item for item in items if _HERE in item.path.parents]
     of_a_server = {item for item in lives if _needs_a_server(item)}
     if _IN_MEMORY:
@@ -45,10 +45,10 @@ if _IN_MEMORY:
         yield found
         found.close()
 
-    # Of a folder without an __init__.py the scope "package" would last until the end of the run.
+    # If the folder has no __init__.py, the scope "package" lasts until the end of the run.
     @pytest.fixture(scope="module", autouse=True)
     def virtual_time(plane: Plane) -> Iterator[None]:
-        """Have the tests of this folder live in the time of their API server."""
+        """Run the tests of this folder by the clock of their API server."""
         with clock.instead(plane):
             yield
 
@@ -68,4 +68,4 @@ if _IN_MEMORY:
 
     @pytest.fixture(scope="session")
     def garbage_collector() -> None:
-        """It is there from the beginning."""
+        """The world in memory always has one."""

@@ -1,4 +1,4 @@
-"""A TFCluster that comes back from a backup: with its status it continues from there, without it begins again."""
+"""A TFCluster that is restored from a backup: with its status it continues, without it starts again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ JOBS = {"chief": {}, "worker": {"replicas": 2, "restartPolicy": "Never"}}
 
 
 def backup_of(world: World, name: str) -> Object:
-    """Read what a backup keeps of a TFCluster: all but what the API server makes itself."""
+    """Return the content of a backup: everything except what the API server sets."""
     found = world.cluster(name)
     kept = ("name", "namespace", "labels", "annotations", "finalizers")
     return {**found, "metadata": {key: value for key, value in found["metadata"].items() if key in kept}}
 
 
 def restore(world: World, backup: Object, *, status: bool) -> None:
-    """Create a TFCluster from a backup, and give it its status in a second step, as backup tools do."""
+    """Create a TFCluster from a backup, and then write its status, as backup tools do."""
     world.objects.create(TFCLUSTERS, world.namespace, {k: v for k, v in backup.items() if k != "status"})
     if status:
         path = TFCLUSTERS.path(world.namespace, backup["metadata"]["name"], "status")
@@ -28,7 +28,7 @@ def restore(world: World, backup: Object, *, status: bool) -> None:
 
 
 def test_finished_training_stays_finished(operator, world, kubelet):
-    """Restored with its status while no operator runs, a cluster that has Succeeded runs nothing again."""
+    """Restored with its status while no operator runs, a Succeeded cluster stays without pods."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-chief-0")
     ended = world.await_ended("c", "Succeeded")
@@ -47,7 +47,7 @@ def test_finished_training_stays_finished(operator, world, kubelet):
 
 
 def test_running_training_goes_on_from_its_status(operator, world, kubelet):
-    """Restored with its status, a cluster that ran gets pods again, but none for a task that was complete."""
+    """Restored with its status, a running cluster gets pods again, except for a completed task."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
@@ -65,7 +65,7 @@ def test_running_training_goes_on_from_its_status(operator, world, kubelet):
 
 
 def test_without_status_everything_runs_again(operator, world, kubelet):  # noqa: ARG001 - the operator works
-    """Restored without its status, as backup tools do unless they are told, a finished cluster runs all its tasks."""
+    """Restored without its status, the default of backup tools, a finished cluster runs all its tasks."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded")
@@ -78,7 +78,7 @@ def test_without_status_everything_runs_again(operator, world, kubelet):  # noqa
 
 
 def lose(world: World, kubelet: Any, name: str, jobs: dict[str, Object]) -> None:
-    """Delete a TFCluster and its pods, as the loss of a Kubernetes cluster does."""
+    """Delete a TFCluster and its pods, to simulate the loss of the Kubernetes cluster."""
     world.delete(TFCLUSTERS, name)
     world.await_removed(name)
     for pod in task_names(name, **{job: fields.get("replicas", 1) for job, fields in jobs.items()}):

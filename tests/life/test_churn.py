@@ -1,4 +1,4 @@
-"""Many pods lose their labels at once; somebody edits a deleted pod."""
+"""Many pods lose their labels together; a user edits a deleted pod."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ pytestmark = pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("how", [pytest.param("ephemeral container", marks=pytest.mark.server), "toleration"])
 @pytest.mark.parametrize("exit_code", [143, 0])
 def test_pod_that_was_deleted_and_then_edited_has_neither_failed_nor_succeeded(world, kubelet, how, exit_code):
-    """It ended by the SIGTERM of its deletion; the edit counts its generation up, and proves nothing."""
+    """The SIGTERM of its deletion ended it; the edit increments its generation, which proves nothing."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 1, "restartPolicy": "Never"}})
     world.await_condition("c", "Ready", status="True")
     name = "c-worker-0"
     world.delete(PODS, name)
-    world.await_condition("c", "Ready", status="False")  # the operator has seen it go
+    world.await_condition("c", "Ready", status="False")  # the operator has observed the deletion
     asked = world.demand(PODS, name)["metadata"]["generation"]
     world.objects.patch(
         PODS, world.namespace, name, {"status": {"observedGeneration": asked}}, subresource="status", content=STRATEGIC

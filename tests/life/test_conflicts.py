@@ -1,4 +1,4 @@
-"""Objects of our names that are not ours: reported, left alone, and no reason for trouble elsewhere."""
+"""Objects of other owners with the operator's names: reported, left alone, without effect on other objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def foreign(kind: Kind, name: str, labels: dict[str, str]) -> Object:
 
 
 def essence(found: Object | None) -> Object:
-    """What an operator could change: everything but the pod status that a scheduler writes."""
+    """Return what an operator could change: everything except the pod status that a scheduler writes."""
     assert found is not None
     metadata = {
         key: value for key, value in found["metadata"].items() if key not in {"resourceVersion", "managedFields"}
@@ -39,7 +39,7 @@ def essence(found: Object | None) -> Object:
     ids=["a Service", "a ConfigMap", "a pod"],
 )
 def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, kind, name, labels):
-    """A foreign object of our name gives NameConflict, is never written to, and its removal heals the cluster."""
+    """The operator reports NameConflict and never writes the object; when it is deleted, the cluster becomes ready."""
     before = essence(world.objects.create(kind, world.namespace, foreign(kind, name, labels)))
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 3}})
@@ -62,7 +62,6 @@ def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, ki
 
 
 def test_conflict_over_one_pod_does_not_hold_up_the_others(world):
-    """The tasks whose names are free get their pods."""
     world.objects.create(PODS, world.namespace, foreign(PODS, "c-worker-1", {}))
     world.launch("c", {"worker": {"replicas": 3}})
     world.await_condition("c", "NameConflict", status="True")
@@ -74,7 +73,7 @@ def test_conflict_over_one_pod_does_not_hold_up_the_others(world):
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_conflict_of_two_clusters_for_one_pod_name(world):
-    """Job b_c of cluster a and job c of cluster a-b want one pod name: the later one waits until the first is gone."""
+    """Job b_c of cluster a and job c of cluster a-b need the same pod name: the later one waits for the first."""
     world.launch("a", {"b_c": {}})
     world.await_settled("a")
     world.launch("a-b", {"c": {}})
@@ -88,7 +87,7 @@ def test_conflict_of_two_clusters_for_one_pod_name(world):
 
 
 def test_conflict_of_one_cluster_leaves_the_others_at_work(world):
-    """While one cluster is stuck, another one of the namespace is made and scaled."""
+    """While one cluster is blocked, another one of the namespace is created and scaled."""
     world.objects.create(SERVICES, world.namespace, foreign(SERVICES, "stuck", {}))
     world.launch("stuck", {"worker": {}})
     world.await_condition("stuck", "NameConflict", status="True")
@@ -101,7 +100,7 @@ def test_conflict_of_one_cluster_leaves_the_others_at_work(world):
 
 
 def test_conflict_with_a_pod_made_later_over_a_deleted_one(world):
-    """When somebody takes the name of a pod that was just deleted, his pod is left alone."""
+    """If another actor takes the name of a pod that was just deleted, its pod is left alone."""
     world.launch("c", {"worker": {"replicas": 1}})
     world.await_settled("c")
     world.edit("c", {"suspend": True})
@@ -115,7 +114,7 @@ def test_conflict_with_a_pod_made_later_over_a_deleted_one(world):
 
 
 def test_conflict_with_a_surplus_name_is_none(world):
-    """A foreign pod at an index that is not declared is no conflict, and scaling never deletes it."""
+    """A pod of another owner at an undeclared index is not a conflict, and scaling never deletes it."""
     pod = foreign(PODS, "c-worker-2", OURS_BY_LABEL)
     before = essence(world.objects.create(PODS, world.namespace, pod))
     world.launch("c", {"worker": {"replicas": 2}})
@@ -129,7 +128,7 @@ def test_conflict_with_a_surplus_name_is_none(world):
 
 
 def quota(world: World, pods: int) -> None:
-    """Limit the namespace's pods, and return when the limit is in force."""
+    """Limit the namespace's pods, and wait until the limit is in effect."""
     body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(pods)}}}
     if world.get(RESOURCE_QUOTAS, "few") is None:
         world.objects.create(RESOURCE_QUOTAS, world.namespace, body)
@@ -144,7 +143,7 @@ def quota(world: World, pods: int) -> None:
 
 @pytest.mark.server
 def test_conflict_with_a_quota_is_a_reason_and_heals(world):
-    """A quota that rejects pods shows as Ready=False/Rejected with the server's words; raising it heals the cluster."""
+    """If a quota rejects pods, Ready=False/Rejected has the API server's message; a higher quota resolves it."""
     quota(world, 2)
     world.launch("c", {"worker": {"replicas": 4}})
 
@@ -159,7 +158,6 @@ def test_conflict_with_a_quota_is_a_reason_and_heals(world):
 
 @pytest.mark.server
 def test_conflict_with_pod_security_is_a_reason(world, objects):
-    """Pods that Pod Security rejects show as Ready=False/Rejected."""
     objects.patch(
         NAMESPACES, "", world.namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     )
@@ -172,7 +170,7 @@ def test_conflict_with_pod_security_is_a_reason(world, objects):
 
 @pytest.mark.server
 def test_conflict_with_the_api_server_over_a_template_is_a_reason(world):
-    """A template that only the API server can judge (a volume that no container declares) shows as Rejected."""
+    """Only the API server can reject this template (a container mounts an undeclared volume): Ready shows Rejected."""
     broken = pod_template(volumeMounts=[{"name": "nowhere", "mountPath": "/data"}])
     world.launch("c", {"worker": {"template": broken}})
     condition = world.await_condition("c", "Ready", status="False", reason="Rejected")

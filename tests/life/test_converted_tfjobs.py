@@ -1,4 +1,4 @@
-"""Converted TFJobs on a real API server: it takes each of them, and gives out a TFJob to convert."""
+"""Converted TFJobs on a real API server, and TFJobs that are read from one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ DEFINITION: Object = {
     },
 }
 TFJOB = Kind("kubeflow.org/v1", "tfjobs")
-#: A field that no pod has, for which kubectl's strict validation rejects what comes out, and what goes in.
+#: Pods do not have this field, so kubectl's strict validation rejects the result, and the original.
 MISSPELT = "fields out of place"
 
 
 def clusters_of(text: str) -> list[Object]:
-    """Return the TFClusters of a converted file, for the namespace default."""
     found = [one.value for one in documents(text.encode())]
     found = [item for one in found for item in (one["items"] if one["kind"] == "List" else [one])]
     for one in found:
@@ -48,7 +47,6 @@ def clusters_of(text: str) -> list[Object]:
 
 
 def convert(*arguments: str, text: str | None = None) -> str:
-    """Run ``tfcluster convert``, and give what it printed."""
     result = CliRunner().invoke(root, ["convert", *arguments], input=text)
     assert result.exit_code in (0, 3), result.stderr
     return result.stdout
@@ -56,7 +54,7 @@ def convert(*arguments: str, text: str | None = None) -> str:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_server_takes_what_comes_out(objects: Objects, name: str):
-    """Schema and rules of the definition take each converted manifest, and the server stores it as it was written."""
+    """The CRD's schema and rules accept each converted manifest, and the server stores it unchanged."""
     clusters = clusters_of(convert("-f", "-", text=TFJOBS[name].text))
 
     assert clusters
@@ -68,7 +66,7 @@ def test_server_takes_what_comes_out(objects: Objects, name: str):
 
 
 def within(written: object, stored: object) -> bool:
-    """Return whether all that was written is stored; the server adds defaults."""
+    """Return whether everything in the manifest is stored; the server adds defaults."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return all(key in stored and within(value, stored[key]) for key, value in written.items() if value is not None)
     if isinstance(written, list) and isinstance(stored, list):
@@ -78,7 +76,7 @@ def within(written: object, stored: object) -> bool:
 
 @pytest.mark.server
 def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects, new_namespace):
-    """--from-cluster reads a TFJob with all that the server adds, and the result can be created beside it."""
+    """--from-cluster reads a TFJob with the fields that the server adds; the result can be created next to it."""
     if objects.get(CRDS, "", "tfjobs.kubeflow.org") is None:
         objects.create(CRDS, "", DEFINITION)
     namespace = new_namespace()
@@ -101,7 +99,6 @@ def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects
 
 
 def served(objects: Objects, namespace: str) -> bool:
-    """Return whether the server serves TFJobs by now."""
     try:
         objects.list(TFJOB, namespace)
     except Exception:  # noqa: BLE001 - not yet, in any of several ways

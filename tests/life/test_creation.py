@@ -1,4 +1,4 @@
-"""What a TFCluster becomes: the Service, the ConfigMaps and the pods, field by field, on a real API server."""
+"""The objects of a new TFCluster, field by field, on a real API server: the Service, the ConfigMaps and the pods."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ def mnist(shared_world: World, since: int) -> World:  # noqa: ARG001 - marked be
 
 @pytest.fixture(scope="module")
 def worker(mnist: World) -> Object:
-    """The pod of worker 1."""
     return mnist.demand(PODS, "mnist-worker-1")
 
 
@@ -79,19 +78,18 @@ def environment(found: Object) -> dict[str, str]:
 
 
 def test_creation_one_pod_a_task(mnist):
-    """There is one pod for each task, named by cluster, job and index, and no other pod."""
     assert sorted(mnist.pods()) == sorted(task_names("mnist", chief=1, worker=3, parameter_server=2))
 
 
 def test_creation_one_config_map_a_job(mnist):
-    """There is one ConfigMap for each job, with one file where no task has filters of its own."""
+    """Each job has one ConfigMap, with one file if its tasks do not have filters of their own."""
     found = {name: sorted(config_map["data"]) for name, config_map in mnist.config_maps().items()}
 
     assert found == {name: ["cluster.json"] for name in ("mnist-chief", "mnist-parameter-server", "mnist-worker")}
 
 
 def test_creation_service_is_headless_and_publishes_early(mnist):
-    """The Service has no cluster IP, publishes pods before they are ready, and selects the cluster's pods."""
+    """The Service does not have a cluster IP, publishes pods before they are ready, and selects the cluster's pods."""
     spec = mnist.services()["mnist"]["spec"]
 
     assert (spec["clusterIP"], spec["type"], spec["publishNotReadyAddresses"], spec["selector"]) == (
@@ -103,22 +101,19 @@ def test_creation_service_is_headless_and_publishes_early(mnist):
 
 
 def test_creation_service_lists_every_distinct_port(mnist):
-    """The Service names each distinct port of the jobs once."""
     assert sorted(port["port"] for port in mnist.services()["mnist"]["spec"]["ports"]) == [2222, 3333]
 
 
 def test_creation_only_one_service(mnist):
-    """There is no Service beside the cluster's."""
     assert list(mnist.services()) == ["mnist"]
 
 
 def test_creation_labels_of_the_service(mnist):
-    """The Service carries exactly the labels of the cluster."""
     assert mnist.services()["mnist"]["metadata"]["labels"] == COMMON_LABELS
 
 
 def test_creation_labels_of_a_config_map(mnist):
-    """A ConfigMap carries the labels of the cluster and of its job, spelt as TensorFlow does."""
+    """The job label is spelled as in TensorFlow."""
     assert mnist.config_maps()["mnist-parameter-server"]["metadata"]["labels"] == {
         **COMMON_LABELS,
         "app.kubernetes.io/component": "parameter_server",
@@ -127,7 +122,6 @@ def test_creation_labels_of_a_config_map(mnist):
 
 
 def test_creation_labels_of_a_pod(worker):
-    """A pod carries the labels of the template, the cluster, the job and the task."""
     assert worker["metadata"]["labels"] == {
         **COMMON_LABELS,
         "app.kubernetes.io/component": "worker",
@@ -138,7 +132,7 @@ def test_creation_labels_of_a_pod(worker):
 
 
 def test_creation_annotations_of_a_pod(worker):
-    """A pod carries the template's annotations and the operator's five."""
+    """A pod has the template's annotations and the operator's five."""
     annotations = worker["metadata"]["annotations"]
 
     assert sorted(annotations) == [
@@ -155,7 +149,6 @@ def test_creation_annotations_of_a_pod(worker):
 
 @pytest.mark.parametrize("kind", ["pods", "config_maps", "services"])
 def test_creation_everything_is_controlled_by_the_cluster(mnist, kind):
-    """Every object has the TFCluster as its only owner, as controller, blocking its deletion."""
     owner = {
         "apiVersion": "tfcluster.dev/v1alpha1",
         "kind": "TFCluster",
@@ -172,7 +165,6 @@ def test_creation_everything_is_controlled_by_the_cluster(mnist, kind):
 
 
 def test_creation_pods_have_stable_dns_names(mnist):
-    """Each pod's hostname is its name and its subdomain is the Service."""
     found = {name: (pod["spec"]["hostname"], pod["spec"]["subdomain"]) for name, pod in mnist.pods().items()}
 
     assert found == {name: (name, "mnist") for name in found}
@@ -180,7 +172,6 @@ def test_creation_pods_have_stable_dns_names(mnist):
 
 @pytest.mark.parametrize("name", ["fetch", "tensorflow", "logs"])
 def test_creation_environment_of_every_container(mnist, worker, name):
-    """Every container, init containers too, knows its job, its index and its address."""
     found = environment(container(worker, name))
 
     assert [found[key] for key in ENVIRONMENT] == [
@@ -191,7 +182,7 @@ def test_creation_environment_of_every_container(mnist, worker, name):
 
 
 def test_creation_environment_spells_the_job_as_tensorflow_does(mnist):
-    """A job with an underscore keeps it in the environment and loses it in DNS names."""
+    """The environment keeps the underscore of a job's name; DNS names have a hyphen."""
     found = environment(container(mnist.demand(PODS, "mnist-parameter-server-1"), "tensorflow"))
 
     assert [found[key] for key in ENVIRONMENT] == [
@@ -203,14 +194,14 @@ def test_creation_environment_spells_the_job_as_tensorflow_does(mnist):
 
 @pytest.mark.parametrize("name", ["fetch", "tensorflow", "logs"])
 def test_creation_view_is_mounted_whole_in_every_container(worker, name):
-    """Every container sees the job's ConfigMap at /etc/tfcluster, never by subPath: that would never be refreshed."""
+    """Every container mounts the ConfigMap at /etc/tfcluster, never with subPath, which the kubelet does not update."""
     mounts = [m for m in container(worker, name)["volumeMounts"] if m["name"] == "tfcluster-view"]
 
     assert [(m["mountPath"], m.get("readOnly"), m.get("subPath")) for m in mounts] == [("/etc/tfcluster", True, None)]
 
 
 def test_creation_view_volume_is_the_jobs_config_map(worker):
-    """The volume tfcluster-view is the ConfigMap of the pod's job, beside the template's own volumes."""
+    """The volume tfcluster-view is the ConfigMap of the pod's job; the template's own volumes stay."""
     volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
 
     assert sorted(volumes) == ["data", "tfcluster-resolver", "tfcluster-view"]
@@ -219,7 +210,7 @@ def test_creation_view_volume_is_the_jobs_config_map(worker):
 
 @pytest.mark.parametrize(("name", "declared"), [("fetch", INIT), ("tensorflow", MAIN), ("logs", SIDECAR)])
 def test_creation_containers_are_left_as_declared(worker, name, declared):
-    """Image, command, arguments, resources and ports are the user's; his environment and mounts keep their order."""
+    """Image, command, arguments, resources and ports are unchanged; environment and mounts keep their order."""
     found = container(worker, name)
     untouched = {
         key: value for key, value in declared.items() if key not in {"env", "volumeMounts", "ports", "resources"}
@@ -237,7 +228,7 @@ def test_creation_containers_are_left_as_declared(worker, name, declared):
 
 
 def test_creation_pod_spec_is_left_as_declared(worker):
-    """Node selector and grace period of the template are kept; tolerations are among the pod's."""
+    """The template's node selector and grace period are kept; its tolerations are among the pod's."""
     spec = worker["spec"]
 
     assert {key: spec[key] for key in ("nodeSelector", "terminationGracePeriodSeconds")} == {
@@ -247,17 +238,16 @@ def test_creation_pod_spec_is_left_as_declared(worker):
 
 
 def test_creation_no_token_by_default(worker):
-    """A task gets no API token unless its template asks for it."""
+    """A task gets an API token only if its template requests it."""
     assert worker["spec"]["automountServiceAccountToken"] is False
 
 
 def test_creation_template_may_ask_for_a_token(mnist):
-    """A template that asks for the token gets it."""
     assert mnist.demand(PODS, "mnist-chief-0")["spec"]["automountServiceAccountToken"] is True
 
 
 def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):
-    """One immutable ConfigMap of the namespace holds the resolver, and every container has it on its search path."""
+    """One immutable ConfigMap in the namespace holds the resolver, and every container has it on its search path."""
     (name,) = mnist.resolver_copies()
     volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
 
@@ -270,7 +260,7 @@ def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):
 
 @pytest.mark.usefixtures("operator")
 def test_creation_delivers_no_resolver_where_none_is_wanted(world):
-    """With resolver.delivery None there is no copy of it, and no volume and no search path in the pods."""
+    """With resolver.delivery None, its ConfigMap, volume and search path are missing."""
     world.launch("c", {"worker": {}}, resolver={"delivery": "None"})
     world.await_settled("c")
     pod = world.demand(PODS, "c-worker-0")
@@ -282,7 +272,7 @@ def test_creation_delivers_no_resolver_where_none_is_wanted(world):
 
 @pytest.mark.usefixtures("operator")
 def test_creation_restarts_are_the_operators(world):
-    """Whatever the restartPolicy of a job, the pod's own is Never: the kubelet restarts nothing behind our back."""
+    """For every restartPolicy of a job, the pod's own is Never: the kubelet must not restart containers."""
     policies = {"ps": "Always", "worker": "OnFailure", "chief": "ExitCode", "evaluator": "Never"}
     world.launch("c", {job: {"restartPolicy": policy} for job, policy in policies.items()})
     pods = world.await_pods_of("c", task_names("c", **dict.fromkeys(policies, 1)))
@@ -291,14 +281,14 @@ def test_creation_restarts_are_the_operators(world):
 
 
 def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
-    """The operator adds no finalizer, annotation or label to the TFCluster."""
+    """The operator adds no finalizers, annotations or labels to the TFCluster."""
     metadata = mnist.cluster("mnist")["metadata"]
 
     assert [metadata.get(key) for key in ("finalizers", "annotations", "labels")] == [None, None, None]
 
 
 def test_creation_writes_each_object_once(mnist, audit, since):
-    """Service, policies, ConfigMaps and pods are created by one request each; the chief is told once of the pods."""
+    """Each Service, policy, ConfigMap and pod costs one create; the chief's view gets all pods in one write."""
     writes = audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace)
     created = sorted((w.target, w.name) for w in writes if w.verb == "create" and w.resource != "events")
 
@@ -314,7 +304,7 @@ def test_creation_writes_each_object_once(mnist, audit, since):
 
 
 def test_creation_is_reported_once(world, operator, audit):  # noqa: ARG001 - it must run
-    """A cluster whose pods wait for nodes costs one status and, after it, one event, beside its objects."""
+    """A cluster whose pods wait for nodes costs one status write, followed by one event."""
     since = audit.position()
     world.launch("c", {"worker": {"replicas": 3}})
     world.await_event("c", "Created")
@@ -328,7 +318,7 @@ def test_creation_is_reported_once(world, operator, audit):  # noqa: ARG001 - it
 
 
 def test_creation_foundations_come_before_pods(mnist, audit, since):
-    """All else is there before the first pod is asked for, so that a pod starts with name, view and protection."""
+    """All other objects exist before the first pod is requested: a pod starts with its name, view and NetworkPolicy."""
     writes = [w for w in audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace) if w.verb == "create"]
     foundations = max(w.finished for w in writes if w.resource in {"services", "networkpolicies", "configmaps"})
 
@@ -336,7 +326,6 @@ def test_creation_foundations_come_before_pods(mnist, audit, since):
 
 
 def test_creation_in_two_namespaces_of_one_name(mnist, world, operator):  # noqa: ARG001 - it must run
-    """A cluster of the same name in another namespace is another cluster."""
     world.launch("mnist", {"worker": {"replicas": 1}})
     pods = world.await_pods(["mnist-worker-0"])
 
@@ -347,14 +336,13 @@ def test_creation_in_two_namespaces_of_one_name(mnist, world, operator):  # noqa
 
 
 def test_creation_replicas_default_to_one(world, operator):  # noqa: ARG001 - it must run
-    """A job that says nothing of replicas has one task."""
     world.launch("c", {"chief": {}})
 
     world.await_pods(["c-chief-0"])
 
 
 def test_creation_of_the_longest_name(world, operator):  # noqa: ARG001 - it must run
-    """A cluster whose pods' names have all 63 letters gets its pods, its Service and its status."""
+    """A cluster whose pod names have 63 characters gets its pods, its Service and its status."""
     name = "c" * (63 - len("-worker-0"))
     world.launch(name, {"worker": {}})
     world.await_settled(name)
@@ -363,7 +351,6 @@ def test_creation_of_the_longest_name(world, operator):  # noqa: ARG001 - it mus
 
 
 def test_creation_of_an_empty_job(world, operator):  # noqa: ARG001 - it must run
-    """A job of 0 tasks has its ConfigMap and no pod, and the cluster is ready."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 0}})
     world.await_settled("c")
 
@@ -372,7 +359,6 @@ def test_creation_of_an_empty_job(world, operator):  # noqa: ARG001 - it must ru
 
 
 def test_creation_of_twenty_clusters_at_once(world, operator):  # noqa: ARG001 - it must run
-    """Twenty clusters declared together all get their pods, each its own."""
     names = [f"c{i:02}" for i in range(20)]
     for name in names:
         world.launch(name, {"worker": {"replicas": 2}})

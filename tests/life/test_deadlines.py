@@ -1,6 +1,6 @@
-"""What happens by the clock alone: activeDeadlineSeconds and ttlSecondsAfterFinished, each by a timer of the operator.
+"""Timers of the operator: activeDeadlineSeconds and ttlSecondsAfterFinished.
 
-Times are read from the objects and from the API server's audit log, never from the test's own clock.
+Times come from the objects and from the API server's audit log, never from the test's own clock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def at(text: str) -> datetime:
 
 
 def ran_for(status: Object) -> float:
-    """Return how many seconds a finished cluster ran, by its own account."""
+    """Return how many seconds a finished cluster ran, by its status."""
     return (at(status["completionTime"]) - at(status["startTime"])).total_seconds()
 
 
 def deletion(audit, world, position: int, name: str):
-    """Find the operator's one request that deleted a TFCluster."""
+    """Return the operator's only request that deleted a TFCluster."""
     (found,) = (
         w
         for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
@@ -38,7 +38,7 @@ def deletion(audit, world, position: int, name: str):
 
 
 def set_deadline(world, *names: str, spare: int = 3) -> dict[str, int]:
-    """Return running clusters a deadline that passes so many seconds from now, and return it by name."""
+    """Set a deadline this number of seconds from now on running clusters; return the deadlines by name."""
     limits = {}
     for name in names:
         ran = clock.now() - at(world.status(name)["startTime"])
@@ -54,7 +54,7 @@ def await_time(moment: datetime) -> None:
 def test_deadline_fires_by_itself(world, kubelet):
     """Clusters that run, wait for nodes, back off or wait for another job fail at their deadline and not before.
 
-    How late the timer fires is proved in virtual time (test_plan_in_time, test_work_queue).
+    test_plan_in_time and test_work_queue check in virtual time how late the timer fires.
     """
     world.launch("pends", {"worker": {}}, activeDeadlineSeconds=2)
     world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}}, activeDeadlineSeconds=3)
@@ -76,7 +76,6 @@ def test_deadline_fires_by_itself(world, kubelet):
 
 
 def test_deadline_counts_from_the_first_start(world, operator):
-    """An operator that restarts goes on counting where its forerunner was."""
     world.launch("c", {"worker": {}})
     started = world.await_settled("c")["status"]["startTime"]
     operator.kill()
@@ -90,7 +89,7 @@ def test_deadline_counts_from_the_first_start(world, operator):
 
 
 def test_deadline_that_passes_without_an_operator_fires_at_its_start(world, operator, kubelet):
-    """A deadline that passed while no operator ran is enforced by the next one; a success of that time counts more."""
+    """The next operator enforces a deadline that passed without one; a success during that time has priority."""
     began = {}
     for name in ("late", "done"):
         launch_running(world, kubelet, name, {"worker": {}})
@@ -107,7 +106,7 @@ def test_deadline_that_passes_without_an_operator_fires_at_its_start(world, oper
 
 
 def test_deadline_edited_while_it_runs(world):
-    """A longer deadline takes the place of the shorter one; one that is over already ends the cluster at once."""
+    """A longer deadline replaces a shorter one; a deadline in the past ends the cluster immediately."""
     world.launch("longer", {"worker": {}})
     world.launch("shorter", {"worker": {}}, activeDeadlineSeconds=600)
     world.launch("added", {"worker": {}})
@@ -126,13 +125,13 @@ def test_deadline_edited_while_it_runs(world):
 
 
 def test_ttl_deletes_the_cluster(world, kubelet, audit):
-    """A finished cluster is deleted by its TTL after completionTime: at once for 0, succeeded and failed ones alike."""
+    """The operator deletes a finished cluster its TTL after completionTime: immediately for 0, also after a failure."""
     position = audit.position()
     launch_running(world, kubelet, "good", {"worker": {}}, ttlSecondsAfterFinished=3)
     launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}}, ttlSecondsAfterFinished=3)
     launch_running(world, kubelet, "at-once", {"worker": {}}, ttlSecondsAfterFinished=0)
     world.launch("overdue", {"worker": {}}, ttlSecondsAfterFinished=3)
-    for name in ("good", "bad", "overdue"):  # its status can be read however late the test looks
+    for name in ("good", "bad", "overdue"):  # a late read of its status must still succeed
         world.patch(TFCLUSTERS, name, {"metadata": {"finalizers": ["example.test/kept"]}})
     world.edit("overdue", {"activeDeadlineSeconds": 1})
     launch_running(world, kubelet, "kept", {"worker": {}})
@@ -158,7 +157,7 @@ def test_ttl_deletes_the_cluster(world, kubelet, audit):
 
 
 def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, operator):
-    """A TTL that passed while no operator ran is carried out by the next one, one that is not over is waited for."""
+    """The next operator deletes a cluster whose TTL expired without one, and waits for any other TTL."""
     launch_running(world, kubelet, "over", {"worker": {}})
     launch_running(world, kubelet, "not-over", {"worker": {}}, ttlSecondsAfterFinished=600)
     kubelet.succeed("over-worker-0", "not-over-worker-0")
@@ -176,7 +175,7 @@ def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, 
 
 
 def test_ttl_can_be_edited_after_the_end(world, kubelet):
-    """TTL is the one field that still acts after the end: added then, it deletes the cluster."""
+    """TTL is the only field with an effect after the end: if it is added then, the cluster is deleted."""
     launch_running(world, kubelet, "c", {"worker": {}})
     kubelet.succeed("c-worker-0")
     world.await_ended("c", "Succeeded")
@@ -188,7 +187,7 @@ def test_ttl_can_be_edited_after_the_end(world, kubelet):
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_ttl_takes_everything_along(world, kubelet):
-    """With the TFCluster go its Service, its views, its copy of the resolver and the pods that cleanPodPolicy kept."""
+    """The Service, the views, the copy of the resolver and the pods that cleanPodPolicy kept are deleted too."""
     launch_running(
         world,
         kubelet,
@@ -209,7 +208,6 @@ def test_ttl_takes_everything_along(world, kubelet):
 
 
 def test_ttl_of_a_reborn_cluster_is_its_own(world, kubelet):
-    """A cluster created again under the name of one that its TTL deleted is not deleted with it."""
     launch_running(world, kubelet, "c", {"worker": {}}, ttlSecondsAfterFinished=0)
     kubelet.succeed("c-worker-0")
     world.await_removed("c")

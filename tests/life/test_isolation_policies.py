@@ -1,4 +1,4 @@
-"""Isolation on a real API server: the policies that are there, when, and what becomes of them."""
+"""Isolation on a real API server: which NetworkPolicies exist, when, and how they change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILTERED = {
     "ps": {"deviceFilters": ["/job:worker", "/job:chief"]},
     "worker": {"replicas": 2, "maxReplicas": 4, "deviceFilters": ["/job:ps", "/job:chief"]},
 }
-#: Peers in every form, some of which the server stores in other words than they were written.
+#: Peers in every form; the server stores some of them in another form.
 PEERS = [
     {"podSelector": {"matchLabels": {"app": "notebook"}}},
     {"podSelector": {}},
@@ -28,13 +28,13 @@ PEERS = [
 
 
 def await_policies(world, *names: str) -> None:
-    """Await that exactly these NetworkPolicies are there."""
+    """Wait until exactly these NetworkPolicies exist."""
     eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
 
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_cluster_that_says_nothing_is_closed_to_strangers(world):
-    """The operator's default closes the tasks' port; the status says so, and the policy goes with its cluster."""
+    """By default, the tasks' port is closed to other pods; the policy is deleted with the cluster."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
 
@@ -51,7 +51,7 @@ def test_cluster_that_says_nothing_is_closed_to_strangers(world):
 @pytest.mark.parametrize("scope", ["Task", "All"])
 @pytest.mark.parametrize("mode", ["Cluster", "DeviceFilters"])
 def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
-    """Whatever the peers, the server keeps the specs as the operator compares them: it writes each once."""
+    """For all forms of peers, the stored specs equal the operator's: it writes each policy once."""
     world.launch("c", FILTERED, isolation={"mode": mode, "portScope": scope, "allowFrom": PEERS})
     world.await_settled("c")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
@@ -63,7 +63,7 @@ def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
 
 
 def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world, kubelet):
-    """From one policy to one a job, by filters, with a task apart, and to none."""
+    """From one policy to one per job, with filters, with a separate task, and to none."""
     launch_running(world, kubelet, "c", FILTERED, isolation={"mode": "Cluster"})
     pods = {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()}
     await_policies(world, "c")
@@ -80,7 +80,7 @@ def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world
 
 
 def test_scaling_changes_no_policy(world):
-    """Tasks that come are let in by what they are."""
+    """Existing policies select the labels of the added tasks."""
     world.launch("c", FILTERED, isolation={"mode": "DeviceFilters"})
     world.await_settled("c")
     before = {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()}
@@ -93,7 +93,7 @@ def test_scaling_changes_no_policy(world):
 
 @pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
-    """Where NetworkPolicies are rejected, no pod is created, and the condition says why; then all comes by itself."""
+    """If NetworkPolicies are rejected, no pod is created, and the condition has the reason; the operator retries."""
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}
     world.objects.create(RESOURCE_QUOTAS, world.namespace, quota)
     eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")

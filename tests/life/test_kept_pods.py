@@ -1,4 +1,4 @@
-"""Failed pods that are kept for their logs: what becomes of them, and that the task's next pod takes its place."""
+"""Failed pods that are kept for their logs, and the task's next pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def await_kept(world: World, *names: str) -> None:
 
 
 def fail(world: World, kubelet: Any, name: str, after: Iterable[str], cluster: str = "c") -> None:
-    """Let a pod fail, and the one run that comes after it."""
+    """Fail a pod, and run the next one of its task."""
     kubelet.fail(name)
     world.await_pods_of(cluster, after)
     kubelet.run(*(pod for pod, found in world.pods_of(cluster).items() if KEPT not in found["metadata"]["labels"]))
@@ -33,7 +33,7 @@ def fail(world: World, kubelet: Any, name: str, after: Iterable[str], cluster: s
 
 @pytest.mark.usefixtures("operator")
 def test_failed_pod_is_kept_and_the_next_one_takes_its_place(world, kubelet):
-    """By default one: its log can be read, its successor has its hostname, and the counts know tasks alone."""
+    """The default is one: its log can be read, its successor has its hostname, and the counts include only tasks."""
     world.apply(tfcluster("c").job("worker", replicas=2).build())
     kubelet.run(*world.await_pods_of("c", task_names("c", worker=2)))
     world.await_condition("c", "Ready", status="True")
@@ -65,7 +65,7 @@ def test_failed_pod_is_kept_and_the_next_one_takes_its_place(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_scope_keeps_only_what_has_failed(world, kubelet):
-    """The others of the scope are deleted with it and come back under their names."""
+    """The other pods of the scope are deleted with it and re-created with their names."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}}, failedPodsHistoryLimit=1)
 
     kubelet.fail("c-worker-1")
@@ -83,7 +83,7 @@ def test_scope_keeps_only_what_has_failed(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_what_is_declared_decides_what_stays(world, kubelet):
-    """A lower limit and a smaller job delete what is kept; a suspension does not."""
+    """A lower limit and a smaller job delete kept pods; a suspension does not."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=2)
     rest = ["c-worker-1"]
     fail(world, kubelet, "c-worker-0", [*rest, "c-worker-0", "c-worker-0-r1"])
@@ -108,7 +108,7 @@ def test_what_is_declared_decides_what_stays(world, kubelet):
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize(("policy", "left"), [("All", []), ("Running", ["c-worker-0"]), ("None", ["c-worker-0"])])
 def test_clean_up_treats_kept_pods_as_ended_ones(world, kubelet, policy, left):
-    """All deletes them, the others leave them, as they leave the pod that decided."""
+    """All deletes kept pods, the other policies keep them, as they keep the pod that ended the cluster."""
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1, cleanPodPolicy=policy)
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
 
@@ -121,7 +121,7 @@ def test_clean_up_treats_kept_pods_as_ended_ones(world, kubelet, policy, left):
 @pytest.mark.server
 @pytest.mark.usefixtures("operator")
 def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
-    """A quota of pods does not count what has ended; one of count/pods does, and the task comes first."""
+    """A quota of pods does not count ended pods; one of count/pods does, and the task has priority."""
     hard = {"pods": "2", "count/pods": "2"}
     world.objects.create(RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "few"}, "spec": {"hard": hard}})
     eventually(
@@ -144,7 +144,7 @@ def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_another_pod_of_the_next_name_is_left_alone(world, kubelet):
-    """NameConflict names it, and the task continues when it is gone."""
+    """NameConflict names it, and the task continues when that pod is deleted."""
     world.objects.create(PODS, world.namespace, {"metadata": {"name": "c-worker-0-r1"}, **pod_template()})
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
 
@@ -161,7 +161,7 @@ def test_another_pod_of_the_next_name_is_left_alone(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
-    """While it terminates no pod of the new cluster is made beside it, though the first name is free."""
+    """While it terminates, the new cluster creates no pod for the task, although the first name is free."""
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
     old = world.demand(PODS, "c-worker-0-r1")["metadata"]["uid"]
@@ -183,7 +183,7 @@ def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_marks_that_others_change_are_put_right(world, kubelet):
-    """A kept pod gets its mark back, and a pod at work loses one: its failure would not be counted."""
+    """A kept pod gets its mark back, and a running pod loses one: otherwise its failure would not be counted."""
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
 

@@ -1,7 +1,7 @@
-"""What Flux, Argo CD and other users of kstatus make of a TFCluster: done, failed for good, or on its way.
+"""The status of a TFCluster in Flux, Argo CD and other users of kstatus: done, failed, or in progress.
 
-kstatus judges by its own rules (tests/support/kstatus asks the Go module).  The clusters are real ones on a real API
-server with the real operator; a status is written by hand only where no cluster comes to it by itself.
+The verdict comes from the Go module of kstatus (tests/support/kstatus). The clusters are on a real API server with the
+real operator; a status is written by hand only if a cluster cannot reach it in the test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ TIME = "2026-01-01T00:00:00Z"
 
 
 def condition(kind: str, status: str, reason: str) -> Object:
-    """A condition as the operator writes it."""
     return {
         "type": kind,
         "status": status,
@@ -33,7 +32,7 @@ def condition(kind: str, status: str, reason: str) -> Object:
 
 
 def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object:
-    """A TFCluster whose first generation the operator has seen."""
+    """Build a TFCluster whose first generation the operator has observed."""
     return {
         "apiVersion": "tfcluster.dev/v1alpha1",
         "kind": "TFCluster",
@@ -44,13 +43,12 @@ def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object
 
 
 def verdict(found: Object) -> str:
-    """Return what kstatus says of one object, in one word."""
+    """Return the verdict of kstatus on an object, as one word."""
     (only,) = judge(found)
     return only.status
 
 
 def await_verdict(world: World, name: str, wanted: str) -> None:
-    """Return when kstatus says this of a cluster."""
     eventually(lambda: verdict(world.cluster(name)), lambda found: found == wanted, what=f"{name} is {wanted}")
 
 
@@ -90,12 +88,12 @@ GOING = condition("Stalled", "False", "NotStalled")
     ],
 )
 def test_conditions_and_what_they_mean_to_kstatus(found: Object, wanted: str) -> None:
-    """docs/reference/conditions.md says which conditions mean what to kstatus; kstatus itself says so too."""
+    """The meanings in docs/reference/conditions.md agree with kstatus."""
     assert verdict(found) == wanted
 
 
 def test_new_cluster_is_in_progress_before_any_operator_has_seen_it(objects: Objects, namespace: str) -> None:
-    """A pipeline that applies a TFCluster and waits does not take it for done before the operator comes."""
+    """A pipeline that applies a TFCluster and waits must not consider it done before the operator observes it."""
     manifest = tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build()
 
     created = objects.create(TFCLUSTERS, namespace, manifest)
@@ -105,7 +103,7 @@ def test_new_cluster_is_in_progress_before_any_operator_has_seen_it(objects: Obj
 
 
 def test_edit_is_in_progress_until_it_is_observed(objects: Objects, namespace: str) -> None:
-    """After an edit the API server's own generation keeps an old verdict from counting."""
+    """After an edit, the API server's own generation invalidates the old verdict."""
     objects.create(TFCLUSTERS, namespace, tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build())
     status = {"observedGeneration": 1, "conditions": [READY, GOING]}
     objects.patch(TFCLUSTERS, namespace, "c", {"status": status}, subresource="status")
@@ -119,7 +117,6 @@ def test_edit_is_in_progress_until_it_is_observed(objects: Objects, namespace: s
 
 @pytest.mark.usefixtures("operator")
 def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(world: World, kubelet) -> None:
-    """A cluster whose tasks are ready is Current, and so is one that has done its work."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2}})
     world.await_settled("c")
     assert verdict(world.cluster("c")) == "InProgress"
@@ -134,7 +131,7 @@ def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(
 
 @pytest.mark.usefixtures("operator")
 def test_failed_training_is_failed(world: World, kubelet) -> None:
-    """A cluster that has failed forever does not keep a pipeline waiting."""
+    """A permanently failed cluster does not keep a pipeline waiting."""
     launch_running(world, kubelet, "c", {"worker": {"restartPolicy": "Never"}})
     await_verdict(world, "c", "Current")
 
@@ -146,7 +143,7 @@ def test_failed_training_is_failed(world: World, kubelet) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_suspended_cluster_is_in_progress(world: World, kubelet) -> None:
-    """A suspended cluster is not done: who waits for it waits until it is resumed."""
+    """A suspended cluster is not done: pipelines wait until it is resumed."""
     launch_running(world, kubelet, "c", {"worker": {}})
     await_verdict(world, "c", "Current")
 

@@ -1,4 +1,4 @@
-"""Tasks that leave, and which pod each task is, on a real API server: what views say, when, and at what cost."""
+"""Leaving tasks, and the pod of each task, on a real API server: the content, time and cost of view updates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def await_leaving(world: World, said: dict) -> None:
 
 
 def test_a_pod_that_leaves_by_itself_is_not_waited_for(world, kubelet):
-    """Of two that may take ten minutes, each ends by itself: it is gone at once, without a failure; views say so."""
+    """Both can take ten minutes, but end early: they are deleted immediately, without a failure, and views say so."""
     launch_running(world, kubelet, "c", JOBS)
     world.await_condition("c", "Ready", status="True")
 
@@ -64,7 +64,7 @@ def test_a_pod_that_leaves_by_itself_is_not_waited_for(world, kubelet):
 
 
 def test_who_left_and_is_declared_again_runs_again(world, kubelet):
-    """The end of a program that was told to leave completes no task."""
+    """The end of a program with a notice to leave does not complete its task."""
     uids = launch_running(world, kubelet, "c", JOBS)
     world.scale("c", replicas=2)
     eventually(
@@ -79,7 +79,7 @@ def test_who_left_and_is_declared_again_runs_again(world, kubelet):
 
 
 def test_a_launch_tells_the_chief_once(world, audit):
-    """Beside what is created: one write of the chief's view, one of its pod, no other of a view or a pod."""
+    """In addition to the creations: one write of the chief's view and one of its pod, no other of a view or a pod."""
     position = audit.position()
     world.launch("c", dict(JOBS))
     uids = {
@@ -98,7 +98,7 @@ def test_a_launch_tells_the_chief_once(world, audit):
 
 
 def test_a_new_pod_is_told_to_the_chief_and_to_nobody_else(world, kubelet, audit):
-    """The chief's view names the new pod; its own pod is told, no other is touched, and the epoch stays."""
+    """The chief's view names the new pod; the chief's pod is notified, no other is changed, and the epoch stays."""
     uids = launch_running(world, kubelet, "c", JOBS)
     await_known(world, uids)
     world.await_settled("c")

@@ -1,4 +1,4 @@
-"""The life of a cluster and of the operator: deletion, rebirth, restarts, scope, rights, and doing nothing."""
+"""The life of a cluster and of the operator: deletion, re-creation, restarts, scope, permissions, and idle time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def everything(world: World) -> list[str]:
 
 @pytest.mark.usefixtures("operator")
 def test_delete_removes_everything(world):
-    """Deleting a TFCluster removes its pods, ConfigMaps and Service."""
     world.launch("c", FILTERED)
     world.await_settled("c")
 
@@ -41,7 +40,6 @@ def test_delete_removes_everything(world):
 
 @pytest.mark.usefixtures("operator")
 def test_delete_leaves_other_clusters_alone(world):
-    """Deleting one cluster does not touch another one of the namespace."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.launch("c-worker", {"worker": {"replicas": 1}})
     world.await_settled("c")
@@ -55,7 +53,7 @@ def test_delete_leaves_other_clusters_alone(world):
 
 
 def test_delete_without_an_operator_removes_everything(world, operator):
-    """Owner references do the clean-up: no finalizer is needed, and no operator."""
+    """Owner references suffice for the clean-up: it needs neither a finalizer nor an operator."""
     world.launch("c", FILTERED)
     world.await_settled("c")
     operator.stop()
@@ -67,7 +65,7 @@ def test_delete_without_an_operator_removes_everything(world, operator):
 
 @pytest.mark.usefixtures("operator")
 def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
-    """While a cluster is deleted in the foreground, the operator makes none of its objects again."""
+    """While a cluster is deleted in the foreground, the operator re-creates none of its objects."""
     world.launch("c", {"worker": {"replicas": 3}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=3))
@@ -91,7 +89,7 @@ def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
 
 @pytest.mark.usefixtures("operator")
 def test_recreate_of_the_same_name_is_a_new_cluster(world):
-    """A cluster deleted and declared again at once gets objects of its own; none of the old one survives."""
+    """A cluster that is deleted and immediately declared again gets new objects; none of the old ones is left."""
     old = world.launch("c", FILTERED)["metadata"]["uid"]
     world.await_settled("c")
 
@@ -105,7 +103,7 @@ def test_recreate_of_the_same_name_is_a_new_cluster(world):
 
 @pytest.mark.usefixtures("operator")
 def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
-    """While a pod of the deleted cluster terminates, its name is waited for, and it is no conflict."""
+    """While a pod of the deleted cluster terminates, the new cluster waits for its name, without a conflict."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
@@ -126,7 +124,7 @@ def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
 
 
 def test_recreate_while_the_operator_is_away(world, operator):
-    """A cluster that was deleted and declared again while no operator ran gets its own objects."""
+    """A cluster that was deleted and declared again while no operator ran gets new objects."""
     world.launch("c", FILTERED)
     world.await_settled("c")
     operator.kill()
@@ -147,13 +145,13 @@ def await_owned_by(world: World, uid: str) -> None:
 
     world.await_settled("c")
     tasks = sum(job.get("replicas", 1) for job in world.cluster("c")["spec"]["jobs"].values())
-    count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service; the resolver belongs to nobody
+    count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service; the resolver does not have an owner
     eventually(owners, lambda found: found == {uid: count}, what=f"all {count} objects belong to {uid}")
 
 
 @pytest.mark.usefixtures("operator")
 def test_idle_writes_nothing(world, audit):
-    """When nothing changes the operator writes nothing, though another cluster comes and goes."""
+    """The creation and deletion of another cluster do not affect this one."""
     world.launch("c", FILTERED)
     world.await_settled("c")
     world.await_condition("c", "MembershipPublished", status="True")
@@ -171,7 +169,6 @@ def test_idle_writes_nothing(world, audit):
 
 
 def test_restart_writes_nothing(world, operator, audit, kubelet):
-    """After a restart with nothing changed the operator writes nothing about any cluster, running or suspended."""
     world.launch("c", FILTERED)
     world.launch("asleep", {"worker": {"replicas": 2}}, suspend=True)
     world.await_settled("c")
@@ -190,7 +187,7 @@ def test_restart_writes_nothing(world, operator, audit, kubelet):
 
 
 def about(audit, world: World, position: int, cluster: str) -> list[tuple[str, str, str]]:
-    """The operator's writes on a cluster and its objects; pods of ``c`` are not those of ``c2``."""
+    """Return the operator's writes on a cluster and its objects; pods of ``c`` are not those of ``c2``."""
     return [
         (w.verb, w.target, w.name)
         for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
@@ -199,7 +196,7 @@ def about(audit, world: World, position: int, cluster: str) -> list[tuple[str, s
 
 
 def test_restart_catches_up_with_what_was_missed(world, operator):
-    """Edits, deletions and new clusters of the time without an operator are carried out after the start."""
+    """After its start, the operator handles edits, deletions and new clusters of the time before."""
     world.launch("c", FILTERED)
     world.launch("doomed", {"worker": {}})
     world.await_settled("c")
@@ -220,7 +217,6 @@ def test_restart_catches_up_with_what_was_missed(world, operator):
 
 @pytest.mark.server
 def test_stop_is_clean(operator):
-    """SIGTERM ends the operator with status 0."""
     assert operator.stop() == 0
 
 
@@ -228,7 +224,7 @@ def test_stop_is_clean(operator):
 def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     world, operator, new_namespace, objects, control_plane, audit
 ):
-    """With --namespace, and rights in that namespace only, clusters of it are made and others are not looked at."""
+    """With --namespace, and permissions only there, its clusters are created and others are ignored."""
     elsewhere = World(objects, new_namespace())
     user = f"operator-{world.namespace}"
     bind(objects, user, world.namespace, "ClusterRole", OPERATOR_USER)
@@ -244,13 +240,12 @@ def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     assert everything(elsewhere) == []
     assert elsewhere.status("c") == {"observedGeneration": 0}
     requests = audit.since(position, user=user)
-    # What lies in no namespace is read for queues alone, where an administrator lets it.
+    # Cluster-scoped resources are read only for queues, if an administrator permits it.
     assert {str(r).partition(" ")[2] for r in requests if r.code == 403} <= {"list resourceflavors / -> 403"}
     assert {r.namespace for r in requests if r.resource in {"pods", "tfclusters"}} == {world.namespace}
 
 
 def test_scope_of_two_namespaces(world, operator, new_namespace, objects):
-    """--namespace can be given more than once."""
     second, third = World(objects, new_namespace()), World(objects, new_namespace())
     operator.kill()
     operator.start(arguments=["--namespace", world.namespace, "--namespace", second.namespace])
@@ -264,20 +259,20 @@ def test_scope_of_two_namespaces(world, operator, new_namespace, objects):
     assert everything(third) == []
 
 
-#: Checked by the API server on the create of an object that blocks its owner's deletion; never a request of its own.
+#: The API server checks these when an object that blocks its owner's deletion is created; they are never a request.
 IMPLIED = {("tfclusters/finalizers", "update")}
 OF_SHARING = {"scheduling.k8s.io", "kueue.x-k8s.io"}
 
 
 @pytest.mark.server
 def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
-    """A life with every kind of event uses each right that the operator has, and asks for none that it lacks."""
+    """A life with every kind of event uses each permission of the operator, and requests no other."""
     operator.kill()
     position = audit.position()
     operator.start()
     live_through_everything(world, kubelet)
     operator.kill()
-    # Others are used only where the server has such objects: test_gangs.py and tests/sharing look at those.
+    # Others are used only if the server has such objects: test_gangs.py and tests/sharing check those.
     granted = {(target, verb) for group, target, verbs in OPERATOR_RULES for verb in verbs if group not in OF_SHARING}
 
     def requests() -> list[Request]:
@@ -328,7 +323,7 @@ def live_through_everything(world: World, kubelet) -> None:
     eventually(world.network_policies, lambda found: not found, what="the policy is gone")
     for replicas, budget in ((1, {"minAvailable": 2}), (2, {"minAvailable": 2}), (1, None)):
         world.edit("c", {"jobs": {"ps": {"replicas": replicas, "disruptionBudget": budget}}})
-        wanted = [] if budget is None else [replicas]  # never more than there are
+        wanted = [] if budget is None else [replicas]  # never more than exist
         eventually(
             lambda: [one["spec"]["minAvailable"] for one in world.disruption_budgets().values()],
             lambda found, wanted=wanted: found == wanted,
@@ -341,7 +336,7 @@ def live_through_everything(world: World, kubelet) -> None:
 
 
 def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
-    """Put a Service with a cluster IP in the place of ours, racing the operator for the name."""
+    """Replace our Service with one that has a cluster IP, racing the operator for the name."""
 
     def attempt() -> bool:
         world.delete(SERVICES, "c")
@@ -358,7 +353,6 @@ def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_events_tell_what_was_done(world):
-    """Kubernetes events on the TFCluster tell of what the operator did."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
 
@@ -373,7 +367,6 @@ def test_events_tell_what_was_done(world):
 
 @pytest.mark.usefixtures("operator")
 def test_large_cluster_is_whole(world):
-    """Three hundred tasks are all made and all in the view."""
     world.launch("c", {"worker": {"replicas": 299}, "chief": {"template": pod_template()}})
     world.await_settled("c")
 
@@ -384,14 +377,14 @@ def test_large_cluster_is_whole(world):
 @pytest.mark.server
 @pytest.mark.usefixtures("operator")
 def test_a_pod_costs_one_request_to_make_and_one_to_delete(world, audit):
-    """A hundred workers cost one request each to start and one each to suspend, many of them under way at once."""
+    """A hundred workers cost one request each to start and one each to suspend, many of them concurrent."""
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 100}})
     world.await_settled("c")
     position, started = audit.position(), audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     world.edit("c", {"suspend": True})
     world.await_pods_of("c", [])
-    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)  # a pod is gone before its deletion is logged
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)  # a pod disappears before its deletion is logged
     stopped = audit.since(position, user=OPERATOR_USER, namespace=world.namespace)
 
     created = [w for w in started if (w.verb, w.target) == ("create", "pods")]

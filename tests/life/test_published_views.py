@@ -1,4 +1,4 @@
-"""What the views say: the published files, as parsed JSON, for every kind of declaration."""
+"""The published views, as parsed JSON, for every kind of declaration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
 
 
 def publish(world: World, jobs: dict[str, Object], **spec: object) -> Object:
-    """Declare cluster ``c`` and return it when its views are out."""
+    """Declare cluster ``c`` and return it when its views are published."""
     world.launch("c", jobs, **spec)
     return world.await_settled("c")
 
@@ -49,7 +49,7 @@ def test_view_without_filters_is_whole_and_dense(world):
 
 
 def test_view_is_the_same_for_every_job_without_filters(world):
-    """Jobs without filters read the same text, byte for byte; a chief would be told of the pods, too."""
+    """Jobs without filters read the same text, byte for byte; a chief's view also names the pods."""
     publish(world, {"ps": {}, "worker": {"replicas": 2}})
 
     assert len({found["data"]["cluster.json"] for found in world.config_maps().values()}) == 1
@@ -78,21 +78,21 @@ def test_view_hides_what_the_filters_hide(world):
 
 
 def test_view_of_part_of_a_job_is_an_index_map(world):
-    """A job of which filters show only some tasks is a map from index to address, so indices keep their meaning."""
+    """A job that filters show only in part is a map from index to address, so that indices keep their meaning."""
     publish(world, {"worker": {"replicas": 4, "deviceFilters": ["/job:worker/task:1", "/job:worker/task:3"]}, "ps": {}})
 
     assert world.view("c", "worker")["jobs"] == {"worker": indexed(world, "worker", 1, 3)}
 
 
 def test_view_of_a_prefix_of_a_job_is_an_index_map(world):
-    """Tasks 0 and 1 of 3 are a map too: a list would say that there are two tasks."""
+    """Tasks 0 and 1 of 3 are a map too: a list would mean two tasks."""
     publish(world, {"worker": {"replicas": 3}, "ps": {"deviceFilters": ["/job:worker/task:0", "/job:worker/task:1"]}})
 
     assert world.view("c", "ps")["jobs"]["worker"] == indexed(world, "worker", 0, 1)
 
 
 def test_view_of_one_task_replaces_the_jobs(world):
-    """TaskDeviceFilters give a task a file of its own, which holds what these filters show instead of the job's."""
+    """TaskDeviceFilters give a task its own file; its filters replace those of the job."""
     publish(
         world,
         {
@@ -115,7 +115,7 @@ def test_view_of_one_task_replaces_the_jobs(world):
 
 
 def test_view_digest_of_a_pod_is_of_the_file_it_reads(world):
-    """A task with a file of its own is told of that file, the others of the job's."""
+    """A task with its own file has the digest of that file, the others that of the job's."""
     publish(
         world,
         {
@@ -140,7 +140,7 @@ def test_view_evaluator_sees_the_cluster_and_is_not_in_it(world):
 
 
 def test_view_declares_filters_up_to_max_replicas(world):
-    """Filters are declared for tasks that may come later, because TensorFlow keeps the first list it is given."""
+    """Views have filters for tasks that can be added later, because TensorFlow keeps the first list that it gets."""
     publish(
         world,
         {
@@ -167,7 +167,6 @@ def test_view_declares_filters_up_to_max_replicas(world):
 
 
 def test_view_lists_filters_of_visible_tasks_only(world):
-    """A view tells the filters of the tasks that it shows."""
     publish(
         world,
         {
@@ -181,7 +180,7 @@ def test_view_lists_filters_of_visible_tasks_only(world):
 
 
 def test_view_tells_the_accelerators_of_a_job(world):
-    """The view carries what every task of a job asks its device plugin for, and nothing for jobs without devices."""
+    """The view has the device requests of each job's tasks, and no entry for jobs without devices."""
     publish(world, {"worker": {"replicas": 2, "template": GPU}, "ps": {}})
 
     assert world.view("c", "ps")["accelerators"] == {"worker": {"limits": {"nvidia.com/gpu": 2}}}
@@ -195,7 +194,7 @@ def test_view_tells_a_task_its_own_accelerators_though_filters_hide_it(world):
 
 
 def test_view_tells_only_the_task_whose_device_is_lost(world, kubelet):
-    """A task with an unhealthy device is listed with its healthy ones; tasks with all of theirs are not listed."""
+    """A task with an unhealthy device is listed with its healthy ones; other tasks are not listed."""
     require_kubernetes("1.36", "device health")
     publish(world, {"worker": {"replicas": 2, "template": GPU}})
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})
@@ -209,7 +208,7 @@ def test_view_tells_only_the_task_whose_device_is_lost(world, kubelet):
 
 
 def test_view_is_not_rewritten_when_all_devices_are_healthy(world, kubelet):
-    """A normal start with devices changes no ConfigMap."""
+    """A normal start with devices does not change a ConfigMap."""
     publish(world, {"worker": {"replicas": 2, "template": GPU}})
     before = world.config_maps()["c-worker"]["metadata"]["resourceVersion"]
     for i in range(2):
@@ -237,14 +236,12 @@ def test_view_epoch_does_not_count_devices(world, kubelet):
     ids=["defaults", "the port of the cluster", "a cluster domain"],
 )
 def test_view_addresses_follow_port_and_domain(world, spec, suffix):
-    """Addresses are the pods' DNS names with the declared port and domain."""
     publish(world, {"worker": {}}, **spec)
 
     assert world.view("c", "worker")["jobs"] == {"worker": [f"c-worker-0.c.{world.namespace}{suffix}"]}
 
 
 def test_view_port_of_a_job_wins(world):
-    """A job's own port is used for its tasks only."""
     publish(world, {"worker": {"port": 5000}, "ps": {}}, port=4000)
 
     assert world.view("c", "ps")["jobs"] == {
@@ -254,14 +251,12 @@ def test_view_port_of_a_job_wins(world):
 
 
 def test_view_carries_the_rpc_layer(world):
-    """RpcLayer reaches the view as declared."""
     publish(world, {"worker": {}}, rpcLayer="grpc+verbs")
 
     assert world.view("c", "worker")["rpcLayer"] == "grpc+verbs"
 
 
 def test_view_uses_dns_names_for_jobs_with_underscores(world):
-    """A job with an underscore keeps its name in the view and has a hyphen in its addresses."""
     publish(world, {"parameter_server": {"replicas": 2}})
 
     assert world.view("c", "parameter_server")["jobs"] == {

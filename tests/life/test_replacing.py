@@ -1,4 +1,4 @@
-"""Pods that end: what is replaced, at once or after a delay, and what is left as it is."""
+"""Pods that end: which are replaced, immediately or after a delay, and which are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 @pytest.fixture
 def running(world, kubelet) -> World:
-    """A cluster of two running workers."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
@@ -33,7 +32,7 @@ def await_replacement(world: World, name: str, old: str | None) -> dict:
 
 @pytest.mark.parametrize("how", ["fail", "evict"])
 def test_replacing_an_ended_pod(running, kubelet, how):
-    """A pod that failed or was evicted is replaced by a fresh one of the same name; its neighbour stays."""
+    """A failed or evicted pod is replaced with a new one of the same name; the other pod stays."""
     old, neighbour = uid_of(running, "c-worker-1"), uid_of(running, "c-worker-0")
 
     getattr(kubelet, how)("c-worker-1")
@@ -45,7 +44,7 @@ def test_replacing_an_ended_pod(running, kubelet, how):
 
 
 def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
-    """Failures in a row are counted for their task, so that the delay can grow."""
+    """Consecutive failures are counted per task, so that the delay can grow."""
     for attempt in (1, 2):
         old = uid_of(running, "c-worker-1")
         kubelet.fail("c-worker-1")
@@ -55,7 +54,7 @@ def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
 
 
 def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):
-    """An eviction is nobody's failure: it is counted among the replacements and not among the restarts."""
+    """An eviction is not a failure: it is counted as a replacement, not as a restart."""
     old = uid_of(running, "c-worker-1")
     kubelet.evict("c-worker-1")
     await_replacement(running, "c-worker-1", old)
@@ -65,7 +64,7 @@ def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):
 
 
 def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):
-    """A pod that has finished its work is not made again, not even after a restart of the operator."""
+    """A pod with exit code 0 is not re-created, not even after a restart of the operator."""
     old = uid_of(running, "c-worker-1")
     kubelet.succeed("c-worker-1")
     running.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
@@ -79,7 +78,7 @@ def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):
 
 
 def test_replacing_changes_no_view(running, kubelet):
-    """A replaced pod returns at its address: no ConfigMap is written and no other pod is told anything."""
+    """A replaced pod keeps its address: no ConfigMap is written and no other pod is notified."""
     config_map = running.config_maps()["c-worker"]["metadata"]["resourceVersion"]
     neighbour = running.demand(PODS, "c-worker-0")["metadata"]["annotations"]
     old = uid_of(running, "c-worker-1")
@@ -92,7 +91,6 @@ def test_replacing_changes_no_view(running, kubelet):
 
 
 def test_replacing_a_deleted_pod(running, kubelet):
-    """A pod that somebody deleted returns when its name is free."""
     old = uid_of(running, "c-worker-0")
     running.delete(PODS, "c-worker-0")
     eventually(
@@ -105,7 +103,7 @@ def test_replacing_a_deleted_pod(running, kubelet):
 
 
 def test_replacing_waits_for_a_terminating_pod(running, kubelet):
-    """While a pod terminates it counts as not created, and no second pod of its task is made."""
+    """A terminating pod counts as not created, and its task gets a new pod only afterwards."""
     old = uid_of(running, "c-worker-0")
     running.delete(PODS, "c-worker-0")
 
@@ -118,7 +116,6 @@ def test_replacing_waits_for_a_terminating_pod(running, kubelet):
 
 
 def test_replacing_all_pods_at_once(running, kubelet):
-    """When every pod is deleted at once, every one returns."""
     before = {name: uid_of(running, name) for name in task_names("c", worker=2)}
     for name in before:
         running.delete(PODS, name)
@@ -129,7 +126,6 @@ def test_replacing_all_pods_at_once(running, kubelet):
 
 
 def test_replacing_drained_pods_through_the_eviction_api(running, kubelet):
-    """A pod evicted as ``kubectl drain`` does it is replaced."""
     old = uid_of(running, "c-worker-1")
     eviction = {
         "apiVersion": "policy/v1",
@@ -143,8 +139,7 @@ def test_replacing_drained_pods_through_the_eviction_api(running, kubelet):
 
 
 def test_replacing_says_so_while_it_waits(running, kubelet):
-    """While a failed pod waits for its replacement, Ready says BackingOff."""
-    for _ in range(2):  # the second delay is long enough to be seen
+    for _ in range(2):  # the second delay is long enough to be observed
         old = uid_of(running, "c-worker-1")
         kubelet.fail("c-worker-1")
         await_replacement(running, "c-worker-1", old)

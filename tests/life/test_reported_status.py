@@ -1,4 +1,4 @@
-"""What the status says: counts, conditions, epoch, GPUs and what /scale reads."""
+"""The status: counts, conditions, epoch, GPUs and the fields that /scale reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def selector(job: str) -> str:
 
 
 def test_status_counts_of_pending_pods(world):
-    """Pods that nobody runs yet are created, and neither ready nor finished."""
+    """Pods without a node count as created, and neither as ready nor as finished."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
     status = world.await_settled("c")["status"]
 
@@ -36,7 +36,7 @@ def test_status_counts_of_pending_pods(world):
 
 
 def test_status_ready_counts_tasks(world, kubelet):
-    """``ready`` is ready tasks of declared tasks, over all jobs."""
+    """``ready`` is the number of ready and of declared tasks, over all jobs."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
     world.await_settled("c")
     kubelet.run("c-chief-0", "c-worker-0", "c-worker-2")
@@ -48,7 +48,6 @@ def test_status_ready_counts_tasks(world, kubelet):
 
 
 def test_status_ready_when_every_task_is(world, kubelet):
-    """Ready is True when every task's pod is ready, with the reason AllTasksReady."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", chief=1, worker=2))
@@ -57,7 +56,6 @@ def test_status_ready_when_every_task_is(world, kubelet):
 
 
 def test_status_ready_falls_with_a_pod(world, kubelet):
-    """A pod that stops being ready makes the cluster not ready again."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
@@ -69,7 +67,7 @@ def test_status_ready_falls_with_a_pod(world, kubelet):
 
 
 def test_status_running_is_not_succeeded(world, kubelet):
-    """A pod that has exited with 0 is succeeded and no longer ready; a running one is never succeeded."""
+    """A pod with exit code 0 is succeeded and no longer ready; a running one is never succeeded."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
@@ -82,7 +80,6 @@ def test_status_running_is_not_succeeded(world, kubelet):
 
 
 def test_status_finished_tasks_leave_the_cluster_ready(world, kubelet):
-    """A task that has finished with exit code 0 does not keep the cluster from being Ready."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run("c-worker-0")
@@ -92,7 +89,6 @@ def test_status_finished_tasks_leave_the_cluster_ready(world, kubelet):
 
 
 def test_status_message_names_what_is_missing(world, kubelet):
-    """The Ready condition names a task that is not ready."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run("c-worker-0")
@@ -103,7 +99,6 @@ def test_status_message_names_what_is_missing(world, kubelet):
 
 
 def test_status_conditions_are_the_eight(world):
-    """A new cluster has exactly the eight conditions, each complete and of this generation."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
     found = {c["type"]: c for c in world.status("c")["conditions"]}
@@ -122,7 +117,6 @@ def test_status_conditions_are_the_eight(world):
 
 
 def test_status_transition_time_stays_while_the_status_does(world):
-    """LastTransitionTime moves only when a condition's status does."""
     world.launch("c", {"worker": {"replicas": 1}})
     world.await_settled("c")
     before = world.condition("c", "NameConflict")["lastTransitionTime"]
@@ -135,7 +129,6 @@ def test_status_transition_time_stays_while_the_status_does(world):
 
 
 def test_status_keeps_a_condition_of_somebody_else(world):
-    """A condition that another controller wrote stays."""
     world.launch("c", {"worker": {"replicas": 1}})
     conditions = world.await_settled("c")["status"]["conditions"]
     foreign = {
@@ -156,7 +149,7 @@ def test_status_keeps_a_condition_of_somebody_else(world):
 
 
 def test_status_edited_by_hand_is_put_right(world, kubelet):
-    """A status that somebody edited is the truth again after the next event."""
+    """After an edit by a user, the next event restores the status."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     world.objects.patch(
@@ -185,7 +178,7 @@ def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet)
 
 
 def test_status_accelerators_fall_back_to_the_limit(world, kubelet):
-    """On a server that does not tell devices, a running pod holds what its containers ask for."""
+    """On a server that does not report devices, a running pod holds what its containers request."""
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}})
     world.await_settled("c")
     kubelet.run("c-worker-0")
@@ -194,7 +187,7 @@ def test_status_accelerators_fall_back_to_the_limit(world, kubelet):
 
 
 def test_status_scale_subresource_reads_worker(world):
-    """/scale on a cluster gives the workers' replicas, their created pods and a selector that finds them."""
+    """/scale returns the workers' replicas, their created pods and a selector for them."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
     world.await_settled("c")
     scale = world.objects.get(TFCLUSTERS, world.namespace, "c", "scale")
@@ -203,7 +196,6 @@ def test_status_scale_subresource_reads_worker(world):
 
 
 def test_status_selector_finds_exactly_the_jobs_pods(world):
-    """The selector in the status finds the job's pods and no other."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
     world.launch("d", {"worker": {"replicas": 1}})
     world.await_settled("d")

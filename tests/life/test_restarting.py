@@ -1,4 +1,4 @@
-"""Tasks that fail and are started again: what is counted, how often, after which pause, and with whom."""
+"""Failed tasks: their count, the number of restarts, the back-off, and the tasks that restart together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def await_restarts(world: World, cluster: str, count: int) -> dict:
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("limit", [0, 2])
 def test_restart_limit_stops_at_exactly_n(world, kubelet, audit, limit):
-    """BackoffLimit n allows n restarts; the failure after them fails the cluster, and the count stays at n."""
+    """BackoffLimit n allows n restarts; the next failure fails the cluster, and the count stays at n."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, backoffLimit=limit)
     position = audit.position()
     for index in range(limit):
@@ -57,7 +57,7 @@ def is_new_pod(write) -> bool:
 
 @pytest.mark.usefixtures("operator")
 def test_restart_limit_holds_over_a_restart_of_the_operator(world, kubelet, operator):
-    """The count outlives the operator: a failure before its restart and one after it exhaust a limit of one."""
+    """The operator's restart keeps the count: a failure before it and one after it exhaust a limit of one."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartPolicy": "ExitCode"}}, backoffLimit=1)
     kubelet.fail("c-worker-0", exit_code=137)
     world.await_replaced("c-worker-0", uids["c-worker-0"])
@@ -70,7 +70,7 @@ def test_restart_limit_holds_over_a_restart_of_the_operator(world, kubelet, oper
 
 @pytest.mark.usefixtures("operator")
 def test_restart_waits_and_says_until_when(world, kubelet):
-    """While a task waits for its next try, Ready says why it ended, in how many seconds it is tried, and when."""
+    """While a task backs off, Ready has the cause, the remaining seconds and the time of the next start."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 1, index=1)
@@ -86,7 +86,7 @@ def test_restart_waits_and_says_until_when(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_tells_what_killed_the_task(world, kubelet):
-    """The status names the task, the cause in one word, the exit code, the time and the last words of the program."""
+    """The status has the task, the cause in one word, the exit code, the time and the end of the program's log."""
     ends = {
         "oom": (137, "OOMKilled", "", "OOMKilled"),
         "killed": (139, "Error", "", "KilledBySignal"),
@@ -107,7 +107,7 @@ def test_restart_tells_what_killed_the_task(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_policies_by_exit_code(world, kubelet):
-    """What an exit code means follows from the restartPolicy alone."""
+    """Only the restartPolicy decides the meaning of an exit code."""
     outcomes = {
         ("OnFailure", 0): "complete",
         ("OnFailure", 1): "restarted",
@@ -151,7 +151,7 @@ def test_restart_policies_by_exit_code(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_disruption_is_never_a_failure(world, kubelet):
-    """Evicted, preempted and deleted pods are replaced under every policy, and count against no limit, not even 0."""
+    """Evicted, preempted and deleted pods are replaced under every policy, and do not count against a limit, even 0."""
     old = {
         policy: launch_running(
             world, kubelet, policy.lower(), {"worker": {"replicas": 4, "restartPolicy": policy}}, backoffLimit=0
@@ -162,7 +162,7 @@ def test_disruption_is_never_a_failure(world, kubelet):
         kubelet.evict(f"{name}-worker-0")
         kubelet.disrupt(f"{name}-worker-1")
         world.delete(PODS, f"{name}-worker-2")
-        kubelet.fail(f"{name}-worker-2", exit_code=143)  # what its program makes of SIGTERM
+        kubelet.fail(f"{name}-worker-2", exit_code=143)  # the result of SIGTERM in its program
         kubelet.stop(f"{name}-worker-2")
 
     for policy in POLICIES:
@@ -177,14 +177,14 @@ def test_disruption_is_never_a_failure(world, kubelet):
 
 @pytest.mark.parametrize("scope", ["Job", "Cluster"])
 def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, operator, scope):
-    """Five workers that fail together are one restart of all pods in the scope, at their old addresses."""
+    """Five workers that fail together cause one restart of all pods in the scope, at their old addresses."""
     jobs = {"worker": {"replicas": 5, "restartScope": scope}, "ps": {"replicas": 2}}
     uids = launch_running(world, kubelet, "c", jobs)
     world.await_condition("c", "Ready", status="True")
     epoch = world.status("c")["epoch"]
     in_scope = uids if scope == "Cluster" else {n: u for n, u in uids.items() if "worker" in n}
 
-    operator.stop()  # it shall see all of them at one time
+    operator.stop()  # it must find all of them together
     kubelet.fail(*task_names("c", worker=5))
     operator.start()
     new = await_all_replaced(world, kubelet, "c", in_scope)
@@ -201,7 +201,7 @@ def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, opera
 
 @pytest.mark.usefixtures("operator")
 def test_restart_of_a_scope_runs_completed_tasks_again(world, kubelet):
-    """Workers that had finished start again with the others: a collective needs all of them."""
+    """Finished workers start again with the others: a collective needs all of them."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
     kubelet.succeed("c-worker-0")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
@@ -214,7 +214,7 @@ def test_restart_of_a_scope_runs_completed_tasks_again(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
-    """While a scope waits for its next try no pod of it is made, and Ready says when they are."""
+    """While a scope backs off, none of its pods is created, and Ready says when they will be."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 2)
@@ -231,7 +231,7 @@ def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
 
 
 def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator):
-    """A task that has ended with exit code 0 is not run again though its pod is deleted, with an operator or none."""
+    """A task with exit code 0 does not run again when its pod is deleted, with or without an operator."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3}})
     kubelet.succeed("c-worker-0", "c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="two are complete")
@@ -251,7 +251,7 @@ def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator)
 
 @pytest.mark.usefixtures("operator")
 def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
-    """The container called tensorflow speaks for the task: its end is the task's, a sidecar's is nobody's."""
+    """The end of the container named tensorflow is the end of its task; sidecars are ignored."""
     template = pod_template()
     template["spec"]["containers"] = [
         {"name": "logs", "image": "registry.test/logs:1"},
@@ -273,9 +273,9 @@ def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
-    """A failure counts when its container has ended; the pod goes when its phase says so too."""
+    """A failure counts when the container has ended; the pod is deleted when its phase is Failed too."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
-    kubelet.end_container("c-worker-0", exit_code=3)  # a kubelet tells of the phase a second or more later
+    kubelet.end_container("c-worker-0", exit_code=3)  # a kubelet reports the phase a second or more later
     await_restarts(world, "c", 1)
     await_another_pass(world, "c")
     assert world.demand(PODS, "c-worker-0")["metadata"].get("deletionTimestamp") is None
@@ -291,7 +291,7 @@ def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
-    """Somebody who deletes a failed pod does not shorten its task's pause, nor make it a disruption."""
+    """Deleting a failed pod neither shortens its task's back-off nor turns the failure into a disruption."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 2, index=0)
@@ -311,7 +311,7 @@ def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_replacement_of_a_rejected_pod_is_not_a_storm(world, kubelet):
-    """A pod that nodes reject again and again is replaced with growing pauses, and never counted as a failure."""
+    """A pod that nodes reject repeatedly is replaced with a growing back-off, and never counted as a failure."""
     old = launch_running(world, kubelet, "c", {"worker": {}}, backoffLimit=0)["c-worker-0"]
     for attempt in ("1", "2"):
         kubelet.evict("c-worker-0")

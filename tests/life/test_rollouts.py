@@ -1,4 +1,4 @@
-"""What an edit of a template does to running pods: all together, one after the other, or nothing yet."""
+"""The effect of a template edit on running pods: all together, one after the other, or none yet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def edit_template(world: World, name: str, job: str = "worker", **container: obj
 
 
 def images(world: World, name: str) -> dict[str, str]:
-    """The images of a cluster's pods that stay, by pod."""
+    """Return the images of a cluster's pods that do not terminate, by pod."""
     found = world.pods_of(name)
     return {
         pod: one["spec"]["containers"][0]["image"]
@@ -55,7 +55,7 @@ def await_new(world: World, pod: str, image: str) -> Object:
 
 
 def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
-    """Recreate asks all pods of the changed job to go at once, leaves the others, and names the field that differs."""
+    """Recreate deletes all pods of the changed job together, keeps the others, and names the field that differs."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}}, **RECREATE)
     world.await_condition("c", "Ready", status="True")
 
@@ -77,7 +77,7 @@ def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
 
 
 def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, audit):
-    """One task at a time, the highest index first, the next only when the one before is ready."""
+    """One task at a time, from the highest index; the next one when the previous one is ready."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     position = audit.position()
@@ -105,7 +105,6 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
 
 
 def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
-    """With maxUnavailable 3 three tasks of each job are down at a time, no more."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 5}}, updateStrategy=strategy)
     world.await_condition("c", "Ready", status="True")
@@ -124,7 +123,7 @@ def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
 
 
 def test_rolling_update_that_stalls_says_so_and_can_be_corrected(world, kubelet):
-    """A revision that does not become ready stops the update, which says why; a correction replaces that pod first."""
+    """An update whose new pod does not become ready stops with a reason; a correction replaces that pod first."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     edit_template(world, "c", image="registry.test/absent:1")
@@ -162,7 +161,7 @@ def await_asked_to_go_and_confirm(world: World, kubelet, pod: str, image: str) -
 
 
 def test_rolling_update_undone_before_it_ends(world, kubelet):
-    """An edit that is taken back in the middle leaves the pods that were not touched and replaces those that were."""
+    """An edit that is reverted during the update keeps the untouched pods and replaces the others."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     edit_template(world, "c", image=NEW)
@@ -182,7 +181,7 @@ def test_rolling_update_undone_before_it_ends(world, kubelet):
 
 
 def test_on_delete_waits_for_somebody(world, kubelet):
-    """OnDelete replaces nothing and says so; a pod that somebody deletes is made from the new template."""
+    """OnDelete leaves the pods and says so; a deleted pod is re-created from the new template."""
     uids = launch_running(
         world, kubelet, "c", {"worker": {"replicas": 2}}, updateStrategy={"type": "OnDelete"}, backoffLimit=0
     )
@@ -207,7 +206,7 @@ def test_on_delete_waits_for_somebody(world, kubelet):
     assert world.uid("c-worker-1") != uids["c-worker-1"]
 
 
-#: Edits that change no pod; each takes the place of what is there.
+#: Edits that change no pod; each replaces the existing value.
 HARMLESS: dict[str, Object] = {
     "scaling": {"jobs": {"worker": {"replicas": 3}}},
     "filters": {"jobs": {"worker": {"deviceFilters": ["/job:ps"]}}},
@@ -224,7 +223,7 @@ HARMLESS: dict[str, Object] = {
 
 
 def test_edit_that_changes_no_pod_rolls_nothing(world, kubelet):
-    """Scaling, filters, policies, limits and the TFCluster's own metadata replace no pod."""
+    """Scaling, filters, policies, limits and the TFCluster's own metadata do not affect pods."""
     names = {fact: f"c{number}" for number, fact in enumerate(HARMLESS)}
     jobs = {"worker": {"replicas": 2, "maxReplicas": 4}, "ps": {}}
     uids = {name: launch_running(world, kubelet, name, jobs, **RECREATE) for name in names.values()}
@@ -243,7 +242,7 @@ def test_edit_that_changes_no_pod_rolls_nothing(world, kubelet):
 
 
 def test_scale_while_rolling(world, kubelet):
-    """Scaled up in the middle of a rolling update, added tasks start from the new template, and the update ends."""
+    """Tasks that are added during a rolling update start with the new template, and the update ends."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "maxReplicas": 4}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     edit_template(world, "c", image=NEW)
@@ -264,7 +263,7 @@ def test_scale_while_rolling(world, kubelet):
 
 
 def test_scale_while_a_task_fails(world, kubelet):
-    """Scaling away a task that backs off takes its failure along; the count stays, and nothing waits for it."""
+    """Removing a task that backs off removes its failure; the count stays, and nothing waits for the task."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=5)
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 8, index=2)
@@ -282,7 +281,7 @@ def test_scale_while_a_task_fails(world, kubelet):
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):
-    """With drainTimeoutSeconds the survivors are told at once; the surplus pods are marked, and go that much later."""
+    """With drainTimeoutSeconds, survivors are notified immediately; the surplus pods are marked, and deleted later."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "drainTimeoutSeconds": 3}})
     world.await_condition("c", "Ready", status="True")
     position = audit.position()
@@ -299,14 +298,14 @@ def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, aud
 
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     deletions = {w.name: w for w in writes if (w.verb, w.target) == ("delete", "pods")}
-    told = min(w.finished for w in writes if w.resource == "configmaps")  # later ones say that they are gone
+    told = min(w.finished for w in writes if w.resource == "configmaps")  # later writes report that they were deleted
     assert sorted(deletions) == ["c-worker-1", "c-worker-2"]
     assert all(w.received > told and marked + 3 <= w.received.timestamp() < marked + 5 for w in deletions.values())
     world.await_event("c", "Draining")
 
 
 def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
-    """A task that is wanted again before its drain is over keeps its pod, and loses the mark."""
+    """A task that is added again during its drain keeps its pod, and the mark is removed."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "drainTimeoutSeconds": 600}})
     world.scale("c", replicas=1)
     eventually(
@@ -324,7 +323,7 @@ def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
 
 
 def test_completed_tasks_are_not_rolled(world, kubelet):
-    """A new template leaves the pods of completed tasks alone: their logs stay, and they are not run again."""
+    """A new template does not change the pods of completed tasks: their logs stay, and they do not run again."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     kubelet.succeed("c-worker-0")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")

@@ -1,4 +1,4 @@
-"""Scaling and editing a living cluster: what is touched, what is not, and in which order."""
+"""Scaling and editing a running cluster: which objects change, which do not, and the order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def writes(audit, world: World, position: int) -> list:
 
 
 def test_scale_up_adds_the_next_indices(world):
-    """Scaling up makes the pods of the next indices and leaves the others as they are."""
     launch(world)
     before = uids(world)
 
@@ -51,7 +50,7 @@ def test_scale_up_adds_the_next_indices(world):
 
 
 def test_scale_up_publishes_the_new_tasks(world):
-    """After scaling up the view has the new tasks and the generation of the edit as its epoch."""
+    """The view has the new tasks, and the generation of the edit as its epoch."""
     launch(world)
 
     generation = world.scale("c", replicas=4)
@@ -62,7 +61,7 @@ def test_scale_up_publishes_the_new_tasks(world):
 
 
 def test_scale_up_rewrites_changed_views_only(world):
-    """Adding a filtered worker rewrites the views of chief and ps, not that of the workers, who cannot see it."""
+    """An added worker with filters changes the views of chief and ps; the workers cannot see it."""
     launch(world, FILTERED)
     before = versions(world)
 
@@ -74,7 +73,7 @@ def test_scale_up_rewrites_changed_views_only(world):
 
 
 def test_scale_up_touches_only_pods_whose_view_changed(world, audit):
-    """Adding a filtered worker tells chief and ps of it, and no worker."""
+    """An added worker with filters changes the annotation of chief and ps, but not of the workers."""
     launch(world, FILTERED)
     position = audit.position()
 
@@ -87,7 +86,6 @@ def test_scale_up_touches_only_pods_whose_view_changed(world, audit):
 
 
 def test_scale_up_leaves_the_epoch_of_unchanged_views(world):
-    """A view that did not change keeps its epoch; the cluster's epoch is the newest."""
     launch(world, FILTERED)
 
     world.scale("c", replicas=4)
@@ -98,7 +96,6 @@ def test_scale_up_leaves_the_epoch_of_unchanged_views(world):
 
 
 def test_scale_down_removes_the_highest_indices(world):
-    """Scaling down removes the pods of the highest indices and keeps the others as they are."""
     launch(world, {"worker": {"replicas": 5}})
     before = uids(world)
 
@@ -109,7 +106,7 @@ def test_scale_down_removes_the_highest_indices(world):
 
 
 def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
-    """The smaller view is written, then every survivor is touched, and only then is the first pod deleted."""
+    """The smaller view is written, then every survivor is notified, and only then is the first pod deleted."""
     launch(world, {"chief": {}, "worker": {"replicas": 5}})
     kubelet.run(*task_names("c", chief=1, worker=5))
     world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (6, 6), what="all are ready")
@@ -136,7 +133,7 @@ def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
 
 
 def test_scale_down_below_what_filters_name_is_allowed_up_to_max_replicas(world):
-    """A filter may name a task below maxReplicas that does not exist now: the view then leaves it out."""
+    """A filter can name a task below maxReplicas that does not exist yet: the view leaves it out."""
     launch(world, {"ps": {"deviceFilters": ["/job:worker/task:2"]}, "worker": {"replicas": 3, "maxReplicas": 3}})
 
     world.scale("c", replicas=1)
@@ -146,7 +143,7 @@ def test_scale_down_below_what_filters_name_is_allowed_up_to_max_replicas(world)
 
 
 def test_scale_to_zero_and_back(world):
-    """A job scaled to 0 has no pods and its ConfigMap stays; scaled up again it has them."""
+    """The ConfigMap of a job with 0 tasks stays."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}})
 
     world.scale("c", replicas=0)
@@ -158,7 +155,6 @@ def test_scale_to_zero_and_back(world):
 
 
 def test_scale_through_the_scale_subresource(world, kubectl):
-    """``kubectl scale`` changes the number of workers."""
     launch(world, {"chief": {}, "worker": {"replicas": 1, "maxReplicas": 4}})
 
     result = kubectl("scale", "tfcluster/c", "--replicas=3", "-n", world.namespace)
@@ -168,7 +164,7 @@ def test_scale_through_the_scale_subresource(world, kubectl):
 
 
 def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
-    """Edits that follow each other closely end in the last one's state."""
+    """Rapid consecutive edits end in the state of the last one."""
     launch(world)
     for replicas in (6, 1, 5, 2, 4):
         world.scale("c", replicas=replicas)
@@ -179,7 +175,7 @@ def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
 
 
 def test_edit_of_filters_rewrites_views_without_replacing_pods(world):
-    """A change of device filters reaches running pods as a changed file: no pod is replaced, all are told."""
+    """An edit of device filters reaches running pods as a changed file: none is replaced, all are notified."""
     launch(world, FILTERED)
     before, told_before = uids(world), told(world)
 
@@ -194,7 +190,7 @@ def test_edit_of_filters_rewrites_views_without_replacing_pods(world):
 
 
 def test_edit_that_gives_a_task_filters_adds_a_file(world):
-    """Giving one task its own filters adds its file and tells its pod; taking them away removes the file."""
+    """Filters of one task add a file and change the annotation of its pod; without them the file is removed."""
     launch(world, FILTERED)
     before = uids(world)
 
@@ -210,7 +206,6 @@ def test_edit_that_gives_a_task_filters_adds_a_file(world):
 
 
 def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
-    """A template edit makes the job's pods again and leaves the other jobs' pods alone."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = uids(world)
 
@@ -232,7 +227,7 @@ def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
 
 
 def test_edit_of_a_template_changes_no_view(world):
-    """A template edit changes no membership: no ConfigMap but the chief's is written and the epoch stays."""
+    """A template edit does not change membership: only the chief's ConfigMap is written, and the epoch stays."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = versions(world)
     old = uids(world)
@@ -250,7 +245,7 @@ def test_edit_of_a_template_changes_no_view(world):
 
 
 def test_edit_of_a_port_replaces_pods_and_addresses(world):
-    """A port edit makes the job's pods again, rewrites every view that shows them, and updates the Service."""
+    """A port edit re-creates the job's pods, rewrites every view that lists them, and updates the Service."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     old = uids(world)
 
@@ -270,7 +265,6 @@ def test_edit_of_a_port_replaces_pods_and_addresses(world):
 
 
 def test_edit_that_adds_a_job(world):
-    """A new job gets its ConfigMap and pods, and appears in the others' views."""
     launch(world)
 
     world.edit("c", {"jobs": {"ps": {"replicas": 2, "template": pod_template()}}})
@@ -282,7 +276,6 @@ def test_edit_that_adds_a_job(world):
 
 
 def test_edit_that_removes_a_job(world):
-    """A removed job loses its pods and its ConfigMap, and disappears from the others' views and the status."""
     launch(world, {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
 
     world.edit("c", {"jobs": {"ps": None}})
@@ -294,7 +287,7 @@ def test_edit_that_removes_a_job(world):
 
 
 def test_suspend_deletes_pods_and_keeps_the_rest(world):
-    """A suspended cluster has no pods; Service and ConfigMaps stay, the chief's without word of the pods."""
+    """A suspended cluster keeps its Service and ConfigMaps; the chief's no longer names pods."""
     launch(world, FILTERED)
     before = versions(world)
 
@@ -310,7 +303,7 @@ def test_suspend_deletes_pods_and_keeps_the_rest(world):
 
 
 def test_suspend_from_the_start_makes_no_pods(world):
-    """A cluster declared suspended gets Service and ConfigMaps, and no pod is ever made."""
+    """A cluster that is created suspended gets its Service and ConfigMaps, and no pod is ever created."""
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
 
@@ -318,7 +311,7 @@ def test_suspend_from_the_start_makes_no_pods(world):
 
 
 def test_suspend_and_resume_keep_the_epoch(world):
-    """Suspending changes no membership: resumed pods read the same view, of the same epoch."""
+    """Suspending does not change membership: resumed pods read the same view, of the same epoch."""
     launch(world)
     world.edit("c", {"suspend": True})
     world.await_pods([])
@@ -331,7 +324,7 @@ def test_suspend_and_resume_keep_the_epoch(world):
 
 
 def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
-    """A cluster resumed while its old pods terminate waits for their names and then has all its pods."""
+    """A cluster that is resumed while its old pods terminate waits for their names and then has all its pods."""
     launch(world, {"worker": {"replicas": 2}})
     kubelet.run(*task_names("c", worker=2))
     old = uids(world)
@@ -351,7 +344,7 @@ def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
 
 @pytest.mark.server
 def test_edit_while_a_scale_subresource_would_break_a_filter_is_refused(world):
-    """/scale is validated by the same rules as an edit: it cannot exceed maxReplicas."""
+    """The same rules validate /scale and an edit: it cannot exceed maxReplicas."""
     from kubernetes.client.exceptions import ApiException
 
     launch(world, {"worker": {"replicas": 1, "maxReplicas": 2}})

@@ -1,4 +1,4 @@
-"""TF_CONFIG by the operator, on a real API server: who gets it, what it says and when, and where it is rejected."""
+"""TF_CONFIG that the operator sets, on a real API server: its containers, its content, its updates, its rejections."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ OWN = [{"name": "TF_CONFIG", "value": "{}"}]
 
 
 def setting(**worker: Any) -> TFClusterBuilder:
-    """A cluster of one job, worker, whose operator sets TF_CONFIG."""
+    """Build a cluster of one job, worker, with TF_CONFIG."""
     return tfcluster("mnist").job("worker", **worker).spec(**SET)
 
 
 def containers(*names: str, own: str, group: str = "containers") -> Object:
-    """A template with these containers, of which one has a TF_CONFIG of its own."""
+    """Build a template with these containers; one has its own TF_CONFIG."""
     made = [{"name": name, "image": IMAGE, **({"env": OWN} if name == own else {})} for name in names]
     return pod_template(spec={group: made})
 
 
-# --- what is taken, and what is refused
+# --- admission
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def containers(*names: str, own: str, group: str = "containers") -> Object:
     ],
 )
 def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object) -> None:
-    """What is near to each rule and keeps it is taken."""
+    """Valid values near the limit of each rule."""
     taken(objects, manifest)
 
 
@@ -91,14 +91,14 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
     ],
 )
 def test_tf_config_that_makes_no_sense_is_refused(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
-    """A manifest with one thing wrong is rejected by a message with the path of that thing and what to do about it."""
+    """A manifest with one fault is rejected with a message that has its path and the remedy."""
     message = refusal(objects, manifest)
 
     assert path in message
     assert remedy in message
 
 
-# --- what comes of it
+# --- running clusters
 
 
 def variables(pod: Object, container: str = "tensorflow") -> dict[str, str]:
@@ -113,7 +113,7 @@ def told(pod: Object) -> Any:
 
 
 def by_the_resolver(world: World, pod: Object) -> Any:
-    """Return what `python -m tfcluster_resolver exec` would set in a pod, by its volume and its variables."""
+    """Return the TF_CONFIG of `python -m tfcluster_resolver exec` in a pod, from its volume and its variables."""
     own = own_task(variables(pod))
     assert own is not None
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
@@ -129,7 +129,7 @@ def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
 
 @pytest.mark.usefixtures("operator")
 def test_every_task_is_told_what_the_resolver_would_say(world):
-    """In each main container, also by filters, and for an evaluator, which sees itself; in no other container."""
+    """In each main container, also with filters, and for an evaluator, which sees itself; in no other container."""
     seen = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"2": ["/job:ps", "/job:worker/task:0"]}}
     beside = {"name": "beside", "image": IMAGE}
     template = pod_template(spec={"initContainers": [{**beside, "name": "before"}]})
@@ -161,7 +161,7 @@ def test_every_task_is_told_what_the_resolver_would_say(world):
 
 @pytest.mark.usefixtures("operator")
 def test_a_resize_replaces_no_pod_and_who_starts_later_knows_of_it(world, kubelet):
-    """Running pods keep the variable that they started with; a new task and a restarted one have the newer cluster."""
+    """Running pods keep the variable; a new task and a restarted one have the current cluster."""
     pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=0, **SET)
     world.await_condition("c", "Ready", status="True")
 
@@ -181,7 +181,7 @@ def test_a_resize_replaces_no_pod_and_who_starts_later_knows_of_it(world, kubele
 
 @pytest.mark.usefixtures("operator")
 def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
-    """As an edit of the template does, by the update strategy; a resize in the same edit is not taken for its cause."""
+    """As for a template edit, by the update strategy; a resize in the same edit is not reported as the cause."""
     pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, **RECREATE)
     world.await_condition("c", "Ready", status="True")
 
@@ -192,7 +192,7 @@ def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
     assert "resolver.tfConfig changed" in world.await_event("c", "TemplateChanged")["message"]
     assert workers_of(world.pods_of("c")) == {"c-worker-0": 2, "c-worker-1": 2}
 
-    # The user's own variables come before the image in this template.
+    # In this template, the user's variables come before the image.
     template = {"spec": {"containers": [{"name": "tensorflow", "env": [], "image": "registry.test/train:2"}]}}
     edit = {"jobs": {"worker": {"replicas": 3, "template": template}}, "updateStrategy": {"type": "OnDelete"}}
     world.edit("c", edit)
@@ -203,7 +203,7 @@ def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world):
-    """Its job waits with reason TFConfigTooLarge and the size, another job continues, and fewer tasks put it right."""
+    """Its job waits with reason TFConfigTooLarge and the size; another job continues, and fewer tasks fix it."""
     name = "c" * 55
     world.launch(name, {"ps": {"deviceFilters": ["/job:ps"]}, "w": {"replicas": 999}}, **SET)
     waits = world.await_condition(name, "Ready", status="False", reason="TFConfigTooLarge")

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def mounted(world, pod):
-    """Name the ConfigMap from which a pod has the resolver."""
+    """Return the ConfigMap with the resolver that a pod mounts."""
     volumes = {volume["name"]: volume for volume in world.demand(PODS, pod)["spec"]["volumes"]}
     return volumes["tfcluster-resolver"]["configMap"]["name"]
 
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_one_copy_serves_all_clusters(world, audit):
-    """Ten clusters declared at once cost one create; nine of them go and it stays."""
+    """Ten clusters that are declared together cost one create; it stays when nine of them are deleted."""
     names = [f"c{number}" for number in range(10)]
     position = audit.position()
     for name in names:
@@ -42,7 +42,7 @@ def test_one_copy_serves_all_clusters(world, audit):
 
 
 def test_deleted_resolver_comes_back(world):
-    """Running pods keep their files; a pod that starts again needs it."""
+    """Running pods keep their files; a restarted pod needs the ConfigMap."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
     (copy,) = world.resolver_copies()
@@ -56,7 +56,7 @@ def test_deleted_resolver_comes_back(world):
 
 
 def test_forged_resolver_is_mounted_by_no_new_pod(world, kubelet):
-    """A foreign ConfigMap of the name is reported and left alone; when it goes, the pods come."""
+    """A ConfigMap of another owner is reported and left alone; when it is deleted, the pods are created."""
     launch_running(world, kubelet, "a", {"worker": {}}, **RECREATE)
     world.await_condition("a", "Ready", status="True")
     (copy,) = world.resolver_copies()

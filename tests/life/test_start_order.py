@@ -1,4 +1,4 @@
-"""startAfter: which jobs wait for which, until when, and that they wait once."""
+"""startAfter: jobs wait for other jobs, until these are ready, and only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AFTER_PS = {"worker": {"replicas": 2, "startAfter": ["ps"]}, "ps": {"replicas": 
 
 
 def test_start_waits_until_every_task_is_ready(world, kubelet):
-    """Workers are made when all ps are ready and not before; Ready says in the meantime how many are."""
+    """Workers are created when all ps are ready and not before; until then, Ready has the number of ready ones."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     told = world.await_condition("c", "Ready", status="False", reason="WaitingForJob")
@@ -29,7 +29,7 @@ def test_start_waits_until_every_task_is_ready(world, kubelet):
 
 
 def test_start_is_not_taken_back(world, kubelet, operator):
-    """A ps that starts again later stops no worker, and a worker lost in the meantime returns at once."""
+    """A ps that restarts later does not stop workers, and a lost worker is re-created immediately."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     kubelet.run(*task_names("c", ps=2))
@@ -51,7 +51,7 @@ def test_start_is_not_taken_back(world, kubelet, operator):
 
 
 def test_start_in_a_chain(world, kubelet):
-    """Evaluator after chief after worker after ps: each when the one before is ready; 0 tasks hold none up."""
+    """Evaluator after chief after worker after ps: each when the previous one is ready; 0 tasks block none."""
     jobs = {
         "ps": {},
         "worker": {"replicas": 0, "maxReplicas": 2, "startAfter": ["ps"]},
@@ -71,7 +71,7 @@ def test_start_in_a_chain(world, kubelet):
 
 
 def test_start_accepts_a_completed_task(world, kubelet):
-    """A task that has ended with exit code 0 counts as ready: what comes after a preparation starts when it is done."""
+    """A task with exit code 0 counts as ready: jobs after a preparation job start when it is complete."""
     world.launch("c", {"prepare": {"replicas": 2}, "worker": {"startAfter": ["prepare"]}})
     world.await_pods_of("c", task_names("c", prepare=2))
     kubelet.succeed("c-prepare-0")
@@ -81,7 +81,6 @@ def test_start_accepts_a_completed_task(world, kubelet):
 
 
 def test_start_is_awaited_again_after_a_resume(world, kubelet):
-    """A resumed cluster starts in its order again."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     kubelet.run(*task_names("c", ps=2))
@@ -97,7 +96,7 @@ def test_start_is_awaited_again_after_a_resume(world, kubelet):
 
 
 def test_start_of_added_tasks_is_not_held_back(world, kubelet):
-    """Workers that scaling adds start at once though a ps is not ready just then: their job has started."""
+    """Added workers start immediately although a ps is not ready: their job has started."""
     jobs = {**AFTER_PS, "worker": {**AFTER_PS["worker"], "maxReplicas": 4}}
     world.launch("c", jobs)
     world.await_pods_of("c", task_names("c", ps=2))

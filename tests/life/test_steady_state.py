@@ -1,4 +1,4 @@
-"""Nothing to do is nothing written, in whichever state a cluster rests; and a great deal done is told in few events."""
+"""No writes while nothing changes, in every state of a cluster; and few events for many tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 @pytest.fixture
 def resting(world, kubelet) -> list[str]:
-    """Clusters in every state in which there is nothing to do but to wait."""
+    """Create a cluster in each state that requires only waiting."""
     on_delete = {"updateStrategy": {"type": "OnDelete"}}
     launch_running(world, kubelet, "ready", {"worker": {"replicas": 2}}, activeDeadlineSeconds=3600)
     launch_running(world, kubelet, "succeeded", {"worker": {}}, ttlSecondsAfterFinished=3600)
@@ -56,7 +56,7 @@ def resting(world, kubelet) -> list[str]:
 
 
 def test_steady_state_writes_nothing(world, resting, audit, operator):
-    """Whatever state clusters rest in, the operator writes nothing about them, before and after its own restart."""
+    """The operator does not write about clusters that only wait, before and after its own restart."""
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
     await_another_pass(world, *resting)
     operator.stop()
@@ -70,7 +70,7 @@ def test_steady_state_writes_nothing(world, resting, audit, operator):
 
 
 def test_many_tasks_make_few_events(world):
-    """The start, an edit and the suspension of three hundred tasks are told in tens of events that name the counts."""
+    """The start, an edit and the suspension of three hundred tasks are reported in tens of events with the counts."""
     world.launch("c", {"worker": {"replicas": 300}}, **RECREATE)
     world.await_settled("c")
     world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
@@ -88,7 +88,7 @@ def test_many_tasks_make_few_events(world):
 
 
 def test_many_failures_make_few_events(world, kubelet, audit):
-    """Thirty tasks that fail and are replaced make a few events, posted after the status that tells of them."""
+    """Thirty tasks that fail and are replaced cause a few events, after the status that reports them."""
     names = list(launch_running(world, kubelet, "c", {"worker": {"replicas": 30}}, backoffLimit=100))
     world.await_condition("c", "Ready", status="True")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)

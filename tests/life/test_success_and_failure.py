@@ -1,4 +1,4 @@
-"""How a cluster ends: by which tasks it succeeds, that its end is final, and what is left of its pods."""
+"""The end of a cluster: which tasks decide it, that it is final, and which pods are left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ POLICIES = {
 
 
 def test_success_is_exactly_by_policy(world, kubelet):
-    """A cluster succeeds when the tasks that its policy names are complete, and not before."""
     for name, (jobs, policy, _, _) in POLICIES.items():
         launch_running(world, kubelet, name, jobs, **({"successPolicy": policy} if policy else {}))
     for name, (_, _, first, _) in POLICIES.items():
@@ -75,7 +74,6 @@ def test_success_is_exactly_by_policy(world, kubelet):
 
 
 def test_success_can_be_waited_for(world, kubelet, kubectl):
-    """``kubectl wait`` for Ready and for Succeeded returns when they come true."""
     launch_running(world, kubelet, "c", {"worker": {}})
     ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=120s")
     kubelet.succeed("c-worker-0")
@@ -85,7 +83,7 @@ def test_success_can_be_waited_for(world, kubelet, kubectl):
 
 
 def test_success_wins_over_failures_seen_together(world, kubelet, operator):
-    """Where the chief has succeeded and workers have failed when the operator looks, the cluster has succeeded."""
+    """If the operator finds a succeeded chief and failed workers together, the cluster has succeeded."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3, "restartPolicy": "Never"}})
     world.await_settled("c")
     operator.kill()
@@ -98,7 +96,7 @@ def test_success_wins_over_failures_seen_together(world, kubelet, operator):
 
 
 def test_success_counts_nothing_that_comes_after(world, kubelet, operator):
-    """After the end failures change nothing: no count, no condition, no new pod, whatever restarts."""
+    """Later failures are ignored: counts, conditions and pods stay, under any restartPolicy."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}}, cleanPodPolicy="None", backoffLimit=0)
     kubelet.succeed("c-chief-0")
     before = world.await_ended("c", "Succeeded")
@@ -120,7 +118,6 @@ def test_success_counts_nothing_that_comes_after(world, kubelet, operator):
 
 
 def test_failure_is_final_though_others_succeed(world, kubelet):
-    """After a failure that is final, a chief that succeeds changes nothing."""
     launch_running(
         world,
         kubelet,
@@ -146,7 +143,7 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
 
 
 def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
-    """A chief that fails forever ends the cluster, although all workers have ended well before."""
+    """A chief that fails permanently fails the cluster, although all workers succeeded long before."""
     launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 2}})
     kubelet.succeed(*task_names("c", worker=2))
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="both workers are complete")
@@ -156,7 +153,7 @@ def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
 
 
 def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
-    """Scaling, a new template and suspend do nothing to a finished cluster, and Ready and Suspended say so."""
+    """Scaling, a new template and suspend do not affect a finished cluster, and Ready and Suspended say so."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
     kubelet.fail("c-worker-1")
     world.await_replaced("c-worker-1", uids["c-worker-1"])
@@ -184,7 +181,7 @@ def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
 
 
 def test_clean_pod_policy_after_success(world, kubelet):
-    """Running deletes the pods that have not ended, All deletes every pod, None deletes no pod; the Service stays."""
+    """Running deletes the pods that have not ended, All deletes every pod, None deletes none; the Service stays."""
     wanted = {"Running": ["chief-0", "worker-0"], "All": [], "None": ["chief-0", "worker-0", "worker-1", "worker-2"]}
     for policy in wanted:
         name = policy.lower()
@@ -209,7 +206,7 @@ def test_clean_pod_policy_after_success(world, kubelet):
 
 
 def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
-    """A chief whose container has just ended well keeps its pod and its log, though its phase still says Running."""
+    """A chief whose container has just succeeded keeps its pod and its log, although its phase is still Running."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {}})
     kubelet.end_container("c-chief-0", exit_code=0)
     world.await_ended("c", "Succeeded")
@@ -220,7 +217,7 @@ def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
 
 
 def test_clean_pod_policy_after_failure(world, kubelet):
-    """A failure cleans up by the same policy: under None the pods of a used-up limit stay, running ones too."""
+    """The policy is the same after a failure: None keeps the pods after a used-up limit, also running ones."""
     wanted = {"Running": ["worker-1"], "All": [], "None": ["worker-0", "worker-1"]}
     for policy in wanted:
         name = policy.lower()
@@ -239,7 +236,6 @@ def test_clean_pod_policy_after_failure(world, kubelet):
 
 
 def test_clean_up_survives_a_crash(world, kubelet, operator):
-    """An operator that comes back after the end cleans up what its forerunner did not."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}})
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded")
@@ -251,7 +247,7 @@ def test_clean_up_survives_a_crash(world, kubelet, operator):
 
 
 def test_end_is_told_by_one_event(world, kubelet):
-    """The end is an event of its own: Normal for success, a Warning for failure."""
+    """The end has its own event: Normal for success, a Warning for failure."""
     launch_running(world, kubelet, "good", {"worker": {}})
     launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}})
     kubelet.succeed("good-worker-0")
@@ -263,7 +259,7 @@ def test_end_is_told_by_one_event(world, kubelet):
 
 
 def test_evaluator_looks_on(world, kubelet):
-    """An evaluator sees the cluster, is in nobody's ClusterSpec, and gates neither Ready nor success."""
+    """An evaluator sees the cluster, is in no ClusterSpec, and affects neither Ready nor success."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2}, "evaluator": {}})
     world.await_pods_of("c", task_names("c", chief=1, evaluator=1, worker=2))
     kubelet.run(*task_names("c", chief=1, worker=2))
@@ -280,21 +276,20 @@ def test_evaluator_looks_on(world, kubelet):
 
 
 def test_managed_by_this_operator_is_made(world):
-    """Naming this operator is the same as naming none."""
     world.launch("c", {"worker": {}}, managedBy="tfcluster.dev/tfcluster-operator")
     world.await_settled("c")
 
 
 @pytest.mark.server
 def test_managed_by_another_is_left_alone(world, audit):
-    """A cluster that names another controller is neither made, reported on, nor cleaned up."""
+    """A cluster with another controller is neither created, reported nor cleaned up."""
     position = audit.position()
     jobs = {"worker": {"replicas": 2}}
     world.launch("c", jobs, managedBy="kueue.x-k8s.io/multikueue", suspend=True, ttlSecondsAfterFinished=0)
     world.edit("c", {"suspend": False})
     assert (world.pods_of("c"), world.status("c")) == ({}, {"observedGeneration": 0})
     world.remove("c")
-    world.launch("c", jobs)  # ours, of the same name: once it is settled, what came before has been looked at
+    world.launch("c", jobs)  # another cluster of the same name: the operator handles it after all earlier events
     world.await_settled("c")
 
     requests = audit.since(position, namespace=world.namespace)
@@ -304,7 +299,6 @@ def test_managed_by_another_is_left_alone(world, audit):
 
 
 def test_pods_of_a_finished_cluster_may_be_deleted(world, kubelet):
-    """What somebody deletes of a finished cluster is not made again."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {}}, cleanPodPolicy="None")
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded")

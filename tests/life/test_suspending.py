@@ -1,4 +1,4 @@
-"""Suspending: at creation, while running, while failing, and what a resumed cluster starts with."""
+"""Suspending at creation, while running and while failing, and the state after resuming."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def test_suspended_at_creation_nothing_starts(world, audit):
-    """A cluster that is declared suspended has its Service, its policy and its views, no pod and no start time."""
+    """A cluster that is created suspended has its Service, its policy and its views, no pod and no start time."""
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True", reason="Suspended")
@@ -49,7 +49,7 @@ def test_suspended_at_creation_nothing_starts(world, audit):
 
 
 def test_suspended_while_running_rests_and_resumes_clean(world, kubelet):
-    """Suspending takes pods, start time, counts and completions away; resuming runs every task with a whole budget."""
+    """Suspending removes pods, start time, counts and completions; resuming runs every task with the whole limit."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=1)
     kubelet.fail("c-worker-2", exit_code=9)
     world.await_replaced("c-worker-2", uids["c-worker-2"])
@@ -80,7 +80,6 @@ def test_suspended_while_running_rests_and_resumes_clean(world, kubelet):
 
 
 def test_suspended_while_a_task_backs_off(world, kubelet):
-    """A task that waits for its next try is not started in a suspended cluster; resumed, it starts at once."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     kubelet.fail("c-worker-1")
     second = world.await_replaced("c-worker-1", uids["c-worker-1"])
@@ -98,12 +97,12 @@ def test_suspended_while_a_task_backs_off(world, kubelet):
 
 
 def test_suspended_while_a_scope_restarts(world, kubelet):
-    """Suspended in the middle of a restart of all workers, a resumed cluster has every pod once and counts nothing."""
+    """Suspended during a restart of all workers, a resumed cluster has every pod once and counts no failure."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
     kubelet.fail("c-worker-0")
     await_asked_to_go(world, "c-worker-1", "c-worker-2")
     world.edit("c", {"suspend": True})
-    # The pods go because of the restart, too: that they are gone does not show that the operator saw the edit.
+    # The restart deletes the pods too: their deletion does not prove that the operator observed the edit.
     world.await_condition("c", "Suspended", status="True")
     await_pods_left(world, kubelet, "c", [])
     world.edit("c", {"suspend": False})
@@ -116,7 +115,7 @@ def test_suspended_while_a_scope_restarts(world, kubelet):
 
 
 def test_suspended_by_a_dead_operators_orders(world, kubelet, operator):
-    """Suspend and resume without an operator between them changes nothing; suspend alone is carried out."""
+    """Suspend and resume without a running operator cancel each other; suspend alone is carried out."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     launch_running(world, kubelet, "d", {"worker": {"replicas": 2}})
     world.await_settled("d")
@@ -132,7 +131,7 @@ def test_suspended_by_a_dead_operators_orders(world, kubelet, operator):
 
 
 def test_scale_while_suspended_takes_effect_on_resume(world):
-    """Scaling a suspended cluster publishes the new views at once and makes the pods when it is resumed."""
+    """Scaling a suspended cluster publishes the new views immediately and creates the pods when it is resumed."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 6}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
 
@@ -145,7 +144,6 @@ def test_scale_while_suspended_takes_effect_on_resume(world):
 
 
 def test_edit_of_a_template_while_suspended_takes_effect_on_resume(world):
-    """A template edited while suspended rolls nothing: the resumed pods are made from it."""
     world.launch("c", {"worker": {"replicas": 1}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "registry.test/train:2"}]}}
@@ -158,7 +156,7 @@ def test_edit_of_a_template_while_suspended_takes_effect_on_resume(world):
     assert pods["c-worker-0"]["spec"]["containers"][0]["image"] == "registry.test/train:2"
 
 
-#: Suspend x TTL x deadline: the fields, whether the cluster succeeds before it is suspended, and what becomes of it.
+#: Suspend x TTL x deadline: the fields, whether the cluster succeeds before it is suspended, and its end.
 COMBINATIONS = {
     "nothing-set": ({}, False, "rests"),
     "deadline": ({"activeDeadlineSeconds": 3}, False, "rests"),
@@ -172,7 +170,7 @@ COMBINATIONS = {
 
 
 def test_suspend_and_ttl_and_deadline_in_every_combination(world, kubelet):
-    """A suspended cluster has no deadline and no TTL; a finished one has its TTL, suspended or not."""
+    """A suspended cluster does not have a deadline or TTL; a finished one has its TTL, suspended or not."""
     for name, (fields, done, _) in COMBINATIONS.items():
         launch_running(world, kubelet, name, {"worker": {}})
         if done:
@@ -196,7 +194,6 @@ def test_suspend_and_ttl_and_deadline_in_every_combination(world, kubelet):
 
 
 def test_deadline_of_a_resumed_cluster_is_whole(world):
-    """The deadline of a cluster that was suspended counts from its resumption."""
     world.launch("c", {"worker": {}}, suspend=True, activeDeadlineSeconds=1)
     world.launch("clock", {"worker": {}}, activeDeadlineSeconds=2)
     world.await_ended("clock", "Failed")
@@ -211,7 +208,6 @@ def test_deadline_of_a_resumed_cluster_is_whole(world):
 
 
 def test_suspended_pods_that_never_go_do_not_come_back(world, kubelet, audit):
-    """While a pod of a suspended cluster still terminates, nothing is made in its place."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.edit("c", {"suspend": True})
     await_asked_to_go(world, *task_names("c", worker=2))

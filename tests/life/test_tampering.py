@@ -1,7 +1,6 @@
-"""Convergence: whatever is done to the operator's objects behind its back, the world becomes what was declared.
+"""Convergence: after any change of the operator's objects, the world returns to the declared state.
 
-The oracle is the whole world: every object of the cluster, masked only where two runs may differ, equals what it was
-before.
+The oracle compares every object of the cluster with its state before, masked only if two runs can differ.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def field(kind: Kind, name: str, **changes: object) -> Tampering:
 
 
 def made_with_a_cluster_ip(world: World) -> None:
-    """Replace the Service by one that is ours by its owner, but not headless: a cluster IP cannot be edited away."""
+    """Replace the Service with one that has our owner reference but a cluster IP, which an edit cannot remove."""
     service = world.demand(SERVICES, "c")
     world.delete(SERVICES, "c")
     kept = {key: service["metadata"][key] for key in ("name", "labels", "ownerReferences")}
@@ -156,7 +155,6 @@ def launched(world: World) -> dict:
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("what", TAMPERINGS)
 def test_tampering_is_undone(world, what):
-    """The operator puts right what was edited or deleted behind its back."""
     before = launched(world)
 
     TAMPERINGS[what](world)
@@ -165,7 +163,7 @@ def test_tampering_is_undone(world, what):
 
 
 def test_tampering_while_the_operator_is_away_is_undone(world, operator):
-    """All that was done while no operator ran is undone when one starts."""
+    """A started operator reverts everything that was changed while none ran."""
     before = launched(world)
     operator.stop()
     for what, tamper in TAMPERINGS.items():
@@ -178,7 +176,7 @@ def test_tampering_while_the_operator_is_away_is_undone(world, operator):
 
 
 def try_to(tamper: Tampering, world: World) -> None:
-    """Tamper with what an earlier tampering may have deleted."""
+    """Tamper with objects that an earlier step can have deleted."""
     try:
         tamper(world)
     except ApiException as error:
@@ -188,7 +186,7 @@ def try_to(tamper: Tampering, world: World) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
-    """A ConfigMap that somebody made immutable is created again when its view changes."""
+    """A ConfigMap that a user made immutable is re-created when its view changes."""
     launched(world)
     world.patch(CONFIG_MAPS, "c-chief", {"immutable": True})
 
@@ -209,7 +207,7 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
     ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
-    """An object without its owner reference is no longer ours: it is told, left alone, and created again when gone."""
+    """Without its owner reference an object is not ours: it is reported, left alone, and re-created when deleted."""
     before = launched(world)
     world.json_patch(kind, name, {"op": "remove", "path": "/metadata/ownerReferences"})
 
@@ -223,7 +221,6 @@ def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kin
 
 @pytest.mark.usefixtures("operator")
 def test_tampering_that_does_no_harm_is_left_alone(world):
-    """Labels and annotations that others add to our objects stay."""
     launched(world)
     foreign = {"metadata": {"labels": {"example.test/seen": "yes"}, "annotations": {"example.test/by": "audit"}}}
     for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c.ps"), (PODS, "c-ps-0")):

@@ -1,6 +1,6 @@
-"""Pods that should be gone and are not: a node that never confirms, a finalizer, and when the operator uses force.
+"""Pods that do not terminate: a node that never confirms, a finalizer, and when the operator uses force.
 
-A pod that is bound to the stand-in's node stays Terminating until that confirms its end: a dead node never does.
+A pod on the node of the simulated kubelet stays Terminating until that confirms its end: a dead node never does.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def delete_soon(world: World, pod: str) -> None:
-    """Delete a pod with a grace period of one second, whatever its template says."""
+    """Delete a pod with a grace period of one second, independent of its template."""
     world.objects.delete(PODS, world.namespace, pod, grace_seconds=1)
 
 
 def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audit):
-    """A pod that never goes is StuckTerminating; with forceDeleteAfterSeconds it is deleted by force and replaced.
+    """The reason is StuckTerminating; with forceDeleteAfterSeconds the pod is deleted by force and replaced.
 
-    It is a disruption in both cases: it counts as no failure, and its name is used by no second pod before it is gone.
+    In both cases it is a disruption: it is not counted as a failure, and its name is not used again before the pod is
+    deleted.
     """
     waits = launch_running(world, kubelet, "waits", {"worker": {"replicas": 2}}, backoffLimit=0)
     forces = launch_running(
@@ -74,7 +75,7 @@ def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audi
 
 
 def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubelet):
-    """With forceDeleteAfterSeconds the pods that clean-up and suspension delete go too."""
+    """With forceDeleteAfterSeconds, pods that clean-up and suspension delete are forced too."""
     for name in ("ended", "suspended"):
         launch_running(
             world,
@@ -95,7 +96,7 @@ def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubele
 
 
 def quick() -> dict:
-    """A template whose pods have one second to end."""
+    """Build a template with a grace period of one second."""
     return {
         "spec": {
             "containers": [{"name": "tensorflow", "image": "registry.test/train:1"}],
@@ -105,7 +106,7 @@ def quick() -> dict:
 
 
 def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, operator):
-    """How long a pod may be stuck counts from the pod itself, so a new operator frees it in time."""
+    """The time counts from the pod's own deletion, so a new operator forces it in time."""
     uids = launch_running(world, kubelet, "c", {"worker": {}}, forceDeleteAfterSeconds=1)
     world.await_condition("c", "Ready", status="True")
     operator.kill()
@@ -116,14 +117,14 @@ def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, o
 
 
 def test_drained_pods_are_replaced_one_for_one(world, kubelet):
-    """Every pod evicted through the API, as a drain does it, comes back at its address, and the cluster lives on."""
+    """Every pod that a drain evicts is re-created at its address, and the cluster continues."""
     uids = launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 3}})
     world.await_condition("c", "Ready", status="True")
     addresses = {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()}
     for name in uids:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": world.namespace}}
         world.objects.request("POST", PODS.path(world.namespace, name, "eviction"), body)
-        kubelet.fail(name, exit_code=143)  # what TensorFlow makes of SIGTERM
+        kubelet.fail(name, exit_code=143)  # the result of SIGTERM in TensorFlow
 
     await_all_replaced(world, kubelet, "c", uids)
     kubelet.run(*uids)

@@ -1,4 +1,4 @@
-"""`tfcluster local run` trains: the examples as they are, with real TensorFlow and without Kubernetes."""
+"""`tfcluster local run` trains the unmodified examples, with real TensorFlow and without Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from support.waiting import eventually
 from unit.local_world import Api, Run, processes_with
 
 ROOT = Path(__file__).resolve().parents[2]
-#: TensorFlow in four processes on a loaded machine of two cores; nothing is judged by it.
+#: TensorFlow in four processes on a busy machine of two cores; no test asserts it.
 DEADLINE = 240.0
 
 
 @pytest.fixture(scope="session")
 def tensorflow() -> Path:
-    """An interpreter that has TensorFlow: the one that `make local-tests` names, or has made before."""
+    """An interpreter with TensorFlow: the one that `make local-tests` names, or created before."""
     pinned = (ROOT / "requirements" / "tensorflow-test.txt").read_bytes()
     cache = Path(os.environ.get("TFCLUSTER_CACHE", Path.home() / ".cache" / "tfcluster"))
     made = cache / f"tensorflow-{hashlib.sha256(pinned).hexdigest()[:16]}" / "bin" / "python"
@@ -32,7 +32,7 @@ def tensorflow() -> Path:
 
 @pytest.fixture
 def play(tmp_path: Path, tensorflow: Path) -> Iterator[Run]:
-    """Plays an example; it ends with the test."""
+    """Runs an example until the end of the test."""
     made: list[Run] = []
 
     def start(example: str | Path) -> Run:
@@ -47,7 +47,7 @@ def play(tmp_path: Path, tensorflow: Path) -> Iterator[Run]:
 
 
 def test_equal_workers_train_together_to_the_end(play) -> None:
-    """MultiWorkerMirroredStrategy runs its ten passes on two workers that agree, and the run succeeds."""
+    """MultiWorkerMirroredStrategy runs its ten steps on two workers with equal results, and the run succeeds."""
     run = play("multi-worker-mirrored.yaml")
 
     assert run.process.wait(DEADLINE) == 0, run.err + run.out[-4000:]
@@ -60,7 +60,7 @@ def test_equal_workers_train_together_to_the_end(play) -> None:
 
 @pytest.mark.exhaustive
 def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
-    """Two workers become three and two again: each pass is made once, and no pod starts again."""
+    """Two workers become three and two again: each step runs once, and no pod restarts."""
     manifest = yaml.safe_load((ROOT / "examples" / "multi-worker-mirrored.yaml").read_text())
     worker = manifest["spec"]["jobs"]["worker"]
     worker["drainTimeoutSeconds"] = int(DEADLINE)
@@ -71,7 +71,7 @@ def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
     run = play(resizable)
 
     def await_pass(starts: int, replicas: int) -> None:
-        """Wait until the first worker has started so often, and made a pass among so many."""
+        """Wait until the first worker has started this often, and run a step among this number of workers."""
         said = (
             rf"(?s)(worker-0 \| worker 0 of \d.*){{{starts - 1}}}worker-0 \| worker 0 of {replicas}.*worker-0 \| pass"
         )
@@ -96,7 +96,7 @@ def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
 
 @pytest.mark.exhaustive
 def test_parameter_servers_train_heal_and_are_told_of_more_workers(play) -> None:
-    """ParameterServerStrategy trains on, while a worker is killed and while two more come; Ctrl-C leaves nothing."""
+    """ParameterServerStrategy continues while a worker is killed and two more are added; Ctrl-C leaves nothing."""
     run = play("parameter-server.yaml")
 
     def await_passes(count: int) -> None:

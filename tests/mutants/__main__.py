@@ -1,9 +1,9 @@
-"""`make mutants`: tells whether the simulation sees bugs, and ends with a line "N of N caught".
+"""`make mutants`: checks that the simulation finds bugs, and prints "N of N caught" at the end.
 
-Each bug of one line is put into a copy of the operator, and the plan that it names must fail there.  Before that the
-same plans run on an unchanged copy, three times: none may fail.
+Each bug of one line is applied to a copy of the operator, and its plan must fail there. Before that the same plans run
+on an unchanged copy, three times: none may fail.
 
-MUTANT='some words'   tries those with the words in their names only, and tells all that is complained of
+MUTANT='some words'   tries only the bugs with these words in their names, and prints all complaints
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _CLEAN_RUNS: Final = 3
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Try the mutants.
+    """Run the mutants.
 
     Returns:
-        The exit code: 1 where a mutant survives or does not fit, or a plan fails without one.
+        The exit code: 1 if a mutant survives or does not apply, or a plan fails without one.
     """
     words = environment.get("MUTANT", "")
     chosen = [mutant for mutant in MUTANTS if words in mutant.name]
@@ -45,7 +45,7 @@ def main(environment: Mapping[str, str]) -> int:
         source = Path(folder)
         copy_package(SOURCES, source)
         compileall.compile_dir(source, quiet=2)
-        # A process tries one thing and ends, because what it has imported it keeps.
+        # Each trial needs a new process, because imported modules stay loaded.
         with multiprocessing.get_context("fork").Pool(_PROCESSES, maxtasksperchild=1) as pool:
             alarms = _count_false_alarms(pool, source, chosen)
             caught = _count_caught(pool, source, chosen, whole=bool(words))

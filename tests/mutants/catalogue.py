@@ -1,6 +1,6 @@
-"""The seeded bugs of ``bugs.txt``: such as people make, each with the plan of the simulation that must fail with it.
+"""The seeded bugs of ``bugs.txt``: realistic mistakes, each with the plan of the simulation that must fail.
 
-A bug is a paragraph: the file and what is wrong, what a line has, what it has instead, and the plan.
+A bug is a paragraph: the file and a description, the old text, the new text, and the plan.
 """
 
 from __future__ import annotations

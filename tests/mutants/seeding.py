@@ -1,4 +1,4 @@
-"""A seeded bug is data: one line of the operator's sources, what it becomes, and the plan that must fail with it."""
+"""A seeded bug as data: one line of the operator's sources, its replacement, and the plan that must fail."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 from simulation.plans import Plan
 
 PACKAGE: Final = "tfcluster_operator"
-#: The folder from which a Python imports the operator.
+#: The folder with the operator's package.
 SOURCES: Final = Path(__file__).parents[2] / "operator"
 
 
 class StaleMutantError(Exception):
-    """A mutant does not fit the sources any more."""
+    """A mutant no longer applies to the sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +24,10 @@ class Mutant:
     """One bug of one line.
 
     Attributes:
-        name: what is wrong, in a few words.
-        file: the file, by its path in the package.
-        old: the text of a line, or as much of it as is found nowhere else in the file.
-        new: what is there instead.
+        name: a short description.
+        file: the path in the package.
+        old: the text of a line, or a part of it that is unique in the file.
+        new: its replacement.
         plan: the plan that must fail.
     """
 
@@ -38,13 +38,13 @@ class Mutant:
     plan: Plan
 
     def seed(self, text: str) -> str:
-        """Put the bug into the file.
+        """Insert the bug into the text of a file.
 
         Returns:
             The text with the bug.
 
         Raises:
-            StaleMutantError: the old text is not there exactly once.
+            StaleMutantError: the old text does not occur exactly once.
         """
         if (found := text.count(self.old)) != 1:
             raise StaleMutantError(f"{self.name}: {self.file} holds this {found} times, and not once: {self.old}")
@@ -60,11 +60,11 @@ def copy_package(source: Path, into: Path, mutant: Mutant | None = None) -> None
     """Copy the operator's package.
 
     Raises:
-        StaleMutantError: the bug does not fit the sources any more.
+        StaleMutantError: the bug no longer applies to the sources.
     """
     shutil.copytree(source / PACKAGE, into / PACKAGE)
     if mutant is not None:
         file = into / PACKAGE / mutant.file
         file.write_text(mutant.seed(file.read_text()))
-        # A copy of the file's bytecode would hide the bug where size and time happen to be equal.
+        # A copy of the file's bytecode would hide the bug if size and time happen to be equal.
         Path(cache_from_source(str(file))).unlink(missing_ok=True)

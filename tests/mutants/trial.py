@@ -1,4 +1,4 @@
-"""Running plans against a copy of the operator, in a process of its own that has not imported the operator yet."""
+"""Run plans against a copy of the operator, in a separate process that has not imported the operator."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final, NoReturn
 from mutants.seeding import PACKAGE, Mutant, copy_package
 from simulation.plans import Plan
 
-#: The most processor time that one plan can take, in seconds: it takes one.
+#: The maximal CPU time of one plan, in seconds: it normally takes one.
 _LONGEST: Final = 60
 
 
 class _TooLongError(KeyboardInterrupt):
-    """A plan does not end.  Whatever is no KeyboardInterrupt, asyncio keeps for the task that it came upon."""
+    """A plan does not end. A KeyboardInterrupt, because asyncio keeps other exceptions in the running task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What plans are tried on.
+    """The input of a trial.
 
     Attributes:
         source: the folder with the package that is copied.
@@ -37,12 +37,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one plan.
+    """The result of one plan.
 
     Attributes:
-        complaints: those of the oracles, each beginning with the oracle's name.
-        broken: why the run proves nothing, "" where it proves something: the simulation failed, or nothing went wrong
-            because the plan's trigger was never met.
+        complaints: those of the oracles, each with the oracle's name first.
+        broken: why the run proves nothing, or "": the simulation failed, or the plan's trigger was never met.
     """
 
     complaints: tuple[str, ...]
@@ -53,7 +52,7 @@ def hold(trial: Trial) -> tuple[Finding, ...]:
     """Copy the package and run the plans against the copy.
 
     Returns:
-        What came of each plan, in their order.
+        The result of each plan, in order.
 
     Raises:
         RuntimeError: this process runs another operator than the copy.

@@ -1,7 +1,7 @@
-"""What must become of a cluster, told a second time: a small model, made from lifecycle.md and not from the policies.
+"""A reference model of a cluster's life, written from lifecycle.md and not from the policies.
 
-It judges facts that no operator sees whole: which pod ended when and how, and who asked for its deletion.  It keeps
-counts the simplest way (sets of UIDs that only grow) and knows no objects, annotations, indices or plans.
+It judges facts that no operator observes completely: which pod ended when and how, and which actor deleted it. It keeps
+counts in the simplest way (growing sets of UIDs), without objects, annotations, indices or plans.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LONGEST_PAUSE = 300.0
 
 @dataclass
 class Fact:
-    """What truly became of one pod; times are seconds since the epoch.
+    """The true state of one pod; times are seconds since the epoch.
 
-    ``code`` is the exit code of its program, None where nobody can tell; ``taken`` says that somebody took the pod
-    away; ``asked_at`` is when its deletion was asked for.  ``told`` is the number of the last write to it.  ``first``
-    says that its end came before its deletion and that this can be known: the operator saw it so, or the last status
-    that its node wrote is older than the deletion.  ``kept`` says that only its log is of use.
+    ``code`` is the exit code of its program, None if unknown; ``taken`` is whether another actor deleted the pod;
+    ``asked_at`` is the time of the deletion request. ``told`` is the number of the last write to it. ``first`` says
+    that its end came before its deletion and that this can be known: the operator observed it, or the last status from
+    its node is older than the deletion. ``kept`` says that the pod is only kept for its log.
     """
 
     uid: str
@@ -50,7 +50,7 @@ class Fact:
 
     @property
     def speaks(self) -> bool:
-        """Whether its end says something of its program: it came by itself, and before anybody asked for it."""
+        """Whether its end is the program's own: without a deletion before it."""
         if self.ended_at is None or self.taken:
             return False
         return self.asked_at is None or self.seen_first or self.proved_first
@@ -58,8 +58,6 @@ class Fact:
 
 @dataclass
 class Life:
-    """The life of one cluster so far."""
-
     started_at: float = 0.0
     end: tuple[str, str] | None = None
     ended_at: float = 0.0
@@ -76,7 +74,6 @@ class Life:
         return copy.deepcopy(self)
 
     def look(self, spec: Mapping[str, Any], facts: Iterable[Fact], now: float) -> None:
-        """See what there is to see at one moment."""
         facts = [fact for fact in facts if not fact.kept]
         if self.end is not None:
             return
@@ -97,10 +94,10 @@ class Life:
             self.ended_at = now
 
     def _take_in(self, jobs: Mapping[str, Any], facts: Iterable[Fact]) -> list[Fact]:
-        """Note which tasks are complete, and give the failures that are not counted yet."""
+        """Record the complete tasks, and return the failures that are not counted yet."""
         self.done = {(job, index) for job, index in self.done if index < jobs[job]["replicas"]}
         for task in [one for one in self.in_row if isinstance(one, tuple) and one[1] >= jobs[one[0]]["replicas"]]:
-            self.forgive(task)  # it is declared no more: should it come back, it is a new task
+            self.forgive(task)  # it is no longer declared: later it is a new task
         failed = []
         for fact in facts:
             job, index = fact.task
@@ -116,12 +113,12 @@ class Life:
         return max(self.not_before.get(task, 0.0), self.not_before.get(task[0], 0.0))
 
     def forgive(self, task: Task) -> None:
-        """Let a task be tried at once: its template was edited."""
+        """Reset the back-off of a task: its template was edited."""
         self.in_row.pop(task, None)
         self.not_before.pop(task, None)
 
     def _row(self, whose: Task | str, now: float) -> int:
-        """Return the failures in a row: one long after the last try is the first again."""
+        """Return the number of consecutive failures: one long after the last start is the first again."""
         return 0 if now - self.not_before.get(whose, now) >= _LONG_RUN else self.in_row.get(whose, 0)
 
     def _rest(self) -> None:

@@ -1,4 +1,4 @@
-"""What Hypothesis draws: TFClusters as the CRD lets them through, and ways to spoil a world."""
+"""Hypothesis strategies: TFClusters that the CRD accepts, and changes of a world."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcluster_resolver import contract
 JOBS = ("chief", "data_loader", "evaluator", "ps", "worker")
 GPU = "nvidia.com/gpu"
 FOREIGN_UID = "uid-of-somebody-else"
-#: Who is let in besides: an empty selector is everybody, an empty list of labels is as none.
+#: Additional peers: an empty selector is all pods, an empty list of labels equals none.
 PEERS = [
     {"podSelector": {"matchLabels": {"app": "notebook"}}},
     {"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
@@ -25,8 +25,8 @@ PEERS = [
 ]
 
 
-# What is drawn is numbers and choices; the specs are made of them by plain functions.  Strategies that are built while
-# drawing cost more than everything that is tested.
+# Only numbers and choices are drawn; plain functions build the specs from them. Strategies that are built while drawing
+# cost more than the tests themselves.
 
 #: A device filter: which job (0 is none), whether a replica is named, which task (0 is none), which device.
 _FILTERS = st.lists(
@@ -58,14 +58,14 @@ _SPECS = st.fixed_dictionaries(
 
 
 def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
-    """Make a spec that the CRD lets through: filters name declared tasks only."""
+    """Build a spec that the CRD accepts: filters name declared tasks only."""
     sizes = {name: max(1, job["replicas"] + (job["room"] or 0)) for name, job in drawn["jobs"].items()}
     jobs = {name: _job(job, size=sizes[name], sizes=sizes) for name, job in drawn["jobs"].items()}
     mode = drawn["isolation"]
     isolation = {} if mode is None else {"mode": mode, **({} if mode == "None" else drawn["isolated"])}
     optional = {"port": drawn["port"], "clusterDomain": drawn["domain"], "isolation": isolation or None}
     optional["failedPodsHistoryLimit"] = drawn["kept"]
-    # With OnDelete, the default, what runs may be of an older template forever.
+    # With OnDelete, the default, running pods can have an older template forever.
     fixed = {"suspend": drawn["suspend"], "updateStrategy": {"type": "Recreate"}}
     return {"jobs": jobs, **fixed, **{k: v for k, v in optional.items() if v is not None}}
 
@@ -104,13 +104,13 @@ def _template(drawn: tuple[str, int]) -> dict[str, Any]:
 
 
 def declare(spec: dict[str, Any], *, generation: int = 1) -> TFCluster:
-    """Read a spec as the TFCluster "demo"."""
+    """Parse a spec as the TFCluster "demo"."""
     body = make_body(generation=generation)
     body["spec"] = spec
     return parse(body)
 
 
-#: TFClusters as the CRD lets them through.
+#: TFClusters that the CRD accepts.
 clusters = _SPECS.map(_spec).map(declare)
 
 _EDITS = st.tuples(
@@ -137,16 +137,16 @@ def _edit(drawn: tuple[dict[str, Any], str, int, dict[str, Any], dict[str, Any]]
     return declare(_spec(before)), declare(_spec(after), generation=2)
 
 
-#: A TFCluster before and after an edit: mostly of one field of one job, now and then of everything.
+#: A TFCluster before and after an edit: mostly of one field of one job, sometimes of everything.
 edits = _EDITS.map(_edit)
 
 
-# --- spoiling a world
+# --- changes of a world
 
-#: What a node or a user's program does to a pod. A pod that succeeds ends its task for good, and with it perhaps the
-#: cluster: that is a life, not a spoiled world.
+#: Changes by a node or a user's program. A pod that succeeds completes its task, and perhaps the cluster: that is a
+#: life, not a change to correct.
 POD_FATES = ("runs", "fails", "failed before", "is evicted", "loses a GPU", "terminates")
-#: What somebody with rights does behind the operator's back; all of it is put right.
+#: Changes by a user with permissions; the operator corrects all of them.
 TAMPERINGS = (
     "delete",
     "drop our labels",
@@ -176,20 +176,20 @@ TAMPERINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Spoiling:
-    """One thing that happens to one object, chosen by ``pick`` among those it can happen to."""
+    """One change of one object, which ``pick`` chooses among the possible ones."""
 
     what: str
     pick: int
 
 
 def spoilings(*kinds: str, most: int = 6) -> st.SearchStrategy[list[Spoiling]]:
-    """Draw a few things that happen to a world."""
+    """Draw a few changes of a world."""
     one = st.builds(Spoiling, what=st.sampled_from(kinds), pick=st.integers(0, 30))
     return st.lists(one, max_size=most)
 
 
 def spoil(world: InMemoryWorld, spoiling: Spoiling) -> None:
-    """Let one thing happen; where no object is of the right kind, nothing does."""
+    """Apply one change; without a suitable object, do nothing."""
     match spoiling.what:
         case "delete":
             if (key := _pick(world, spoiling)) is not None:
@@ -220,7 +220,7 @@ def _pick(world: InMemoryWorld, spoiling: Spoiling, *kinds: str) -> tuple[str, s
 def _spoil_pod(world: InMemoryWorld, spoiling: Spoiling) -> None:
     key = _pick(world, spoiling, "Pod")
     if key is None or "deletionTimestamp" in world.objects[key]["metadata"] or key[1] in world.kept():
-        return  # nothing becomes of a pod that has failed
+        return  # a failed pod stays unchanged
     name = key[1]
     match spoiling.what:
         case "runs":
@@ -311,7 +311,7 @@ def _add(world: InMemoryWorld, kind: str, name: str, *, owner: str = CLUSTER_UID
 
 
 def make_child(kind: str, name: str, *, owner: str) -> dict[str, Any]:
-    """Make an object under our label that a TFCluster with this UID controls; "" makes one that nobody controls."""
+    """Build an object with our label and this TFCluster's UID as its controller; "" builds one without a controller."""
     reference = {"kind": naming.KIND, "name": "demo" if owner == CLUSTER_UID else "other", "uid": owner}
     return {
         "metadata": {

@@ -1,4 +1,4 @@
-"""The NetworkPolicies of a cluster against a small evaluator of NetworkPolicies, pair by pair of tasks."""
+"""The NetworkPolicies of a cluster in a small evaluator, for each pair of tasks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LABELS_OF_ANOTHER = {naming.LABEL_CLUSTER: "demo2", naming.LABEL_JOB: "worker",
 
 @dataclass(frozen=True)
 class Peer:
-    """Who connects: a pod with these labels in a namespace with these, or (no labels) an address elsewhere."""
+    """The source of a connection: a pod with these labels in such a namespace, or (no labels) an external address."""
 
     labels: Mapping[str, str] | None
     namespace: str = "default"
     address: str = "192.168.0.1"
 
 
-# --- the evaluator, by the text of Kubernetes' "Network Policies" and of the API's reference
+# --- the evaluator, as in Kubernetes' "Network Policies" and the API reference
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -72,7 +72,7 @@ def _goes_to(protocol: str, port: int, one: Mapping[str, Any]) -> bool:
 def lets_in(
     policies: Iterable[Policy], target: Mapping[str, str], peer: Peer, port: int, protocol: str = "TCP"
 ) -> bool:
-    """Tell whether a pod of the cluster's namespace accepts a connection: a pod that no policy selects accepts all."""
+    """Return whether a pod of the cluster's namespace accepts a connection: without a policy it accepts all."""
     specs = [one.spec for one in policies if selects(one.spec["podSelector"], target)]
     rules = [rule for spec in specs for rule in spec.get("ingress") or ()]
     return not specs or any(
@@ -82,26 +82,25 @@ def lets_in(
     )
 
 
-# --- what must hold
+# --- properties
 
 
 def labels_of(cluster: TFCluster, task: Task) -> dict[str, str]:
-    """Return the labels of a task's pod."""
     return naming.task_labels(cluster.name, task.job.name, task.index)
 
 
 def joined(one: Task, other: Task) -> bool:
-    """Return whether either of two tasks sees the other: then one calls, and the other calls back."""
+    """Return whether either of two tasks sees the other: then one connects, and the other connects back."""
     return sees(one.job.filters_of(one.index), other) or sees(other.job.filters_of(other.index), one)
 
 
 def tasks_of(cluster: TFCluster) -> list[Task]:
-    """Give every task that there may ever be, and one more of each job: whoever scales edits no policy."""
+    """Return every possible task, and one more of each job: scaling does not edit a policy."""
     return [Task(job, index) for job in cluster.jobs for index in range(job.max_replicas + 1)]
 
 
 def isolated(cluster: TFCluster, mode: Any) -> TFCluster:
-    """Return the cluster under another mode of isolation, that lets nobody in besides."""
+    """Return the cluster with another mode of isolation, without additional peers."""
     return replace(cluster, isolation=Isolation(mode=mode))
 
 
@@ -135,7 +134,7 @@ def test_mode_cluster_lets_in_every_task_of_the_cluster_and_nobody_else(cluster)
 @SOME
 @given(cluster=clusters, mode=st.sampled_from(["Cluster", "DeviceFilters"]), port=st.integers(1, 65_535))
 def test_only_the_ports_that_are_meant_are_closed(cluster, mode, port):
-    """By default a stranger reaches every port but the task's, on every protocol; with ports All it reaches none."""
+    """By default other pods reach every port but the task's, on every protocol; with ports All they reach none."""
     cluster = isolated(cluster, mode)
     everything = replace(cluster, isolation=Isolation(mode=mode, port_scope="All"))
     policies, closed = policies_of(cluster), policies_of(everything)
@@ -149,7 +148,7 @@ def test_only_the_ports_that_are_meant_are_closed(cluster, mode, port):
 @SOME
 @given(cluster=clusters)
 def test_who_is_allowed_besides_gets_in_and_opens_the_way_for_nobody_else(cluster):
-    """Each peer of allowFrom reaches each task; a pod that none of them names does not."""
+    """Each peer of allowFrom reaches each task; a pod that none of them selects does not."""
     policies = policies_of(cluster)
     allowed = {
         "notebook": (Peer({"app": "notebook"}), True),
@@ -167,7 +166,7 @@ def test_who_is_allowed_besides_gets_in_and_opens_the_way_for_nobody_else(cluste
 @SOME
 @given(cluster=clusters, more=st.integers(1, 5))
 def test_policies_are_few_and_stay_when_the_cluster_is_resized(cluster, more):
-    """One for a job, and one for each group of tasks apart; more or fewer tasks change none of them."""
+    """One for a job, and one for each group of separate tasks; more or fewer tasks change none of them."""
     policies = policies_of(cluster)
     resized = replace(
         cluster,

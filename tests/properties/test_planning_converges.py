@@ -1,4 +1,4 @@
-"""The planner against worlds that Hypothesis makes: from anywhere, through any interruption, to the declared world."""
+"""The planner in generated worlds: from any state, through any interruption, to the declared state."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _MAY_DIFFER = (
 
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
-    """Return all objects without what the server adds and without attempts; without epochs and devices if told so.
+    """Return all objects without the server's fields and attempts; optionally without epochs and devices.
 
-    Pods stand under their hostnames, by which others find them; failed pods that are kept are left out.
+    Pods have their hostnames as keys, as other pods find them; failed pods that are kept are left out.
     """
     kept, tasks = world.kept(), {name: task for task, name in world.by_task().items()}
     uids = {task: world.objects["Pod", name]["metadata"]["uid"] for name, task in tasks.items()}
@@ -85,14 +85,12 @@ def _mask_view(text: str, uids: Mapping[str, str], *, epochs: bool) -> str:
 
 
 def from_nothing(cluster: TFCluster) -> InMemoryWorld:
-    """Make the world that an undisturbed operator makes."""
     world = InMemoryWorld()
     world.settle(cluster)
     return world
 
 
 def spoiled(cluster: TFCluster, spoils: list[Spoiling]) -> InMemoryWorld:
-    """Make a running cluster to which things have happened."""
     world = settled(cluster)
     for one in spoils:
         spoil(world, one)
@@ -100,7 +98,7 @@ def spoiled(cluster: TFCluster, spoils: list[Spoiling]) -> InMemoryWorld:
 
 
 def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
-    """Every pod that may read its view was told of the file that is published."""
+    """Every pod that can read its view was notified of the published file."""
     for job in cluster.jobs:
         for index in range(0 if cluster.suspend else job.replicas):
             pod = world.read("Pod", world.by_task()[naming.pod_name(cluster.name, job.name, index)])
@@ -110,7 +108,7 @@ def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
 
 
 def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
-    """No more failed pods are kept than the limit says, of declared tasks only; labels find them all."""
+    """At most the configured number of failed pods is kept, of declared tasks only; labels find them all."""
     limits = {naming.pod_name(cluster.name, t.job.name, t.index): t.job.history_limit for t in cluster.tasks()}
     kept = [world.read("Pod", name) for name in world.kept()]
     of_tasks = Counter(naming.first_pod_name(pod.meta.name)[0] for pod in kept)
@@ -121,7 +119,7 @@ def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
 @MANY
 @given(cluster=clusters)
 def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
-    """From nothing, one plan makes the whole cluster, one tells the chief of the pods, and the next is empty."""
+    """One plan creates the whole cluster, one adds the pods to the chief's view, and the next is empty."""
     world = InMemoryWorld()
     world.apply_all(world.plan(cluster).actions, cluster)
     second = world.plan(cluster).actions
@@ -143,10 +141,10 @@ def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
 @MANY
 @given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
 def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoils):
-    """Whatever was deleted, edited, relabelled, added or failed, and however the spec changed: the end is the same."""
+    """After any deletion, edit, relabelling, addition or failure, and any change of the spec, the end is the same."""
     before, after = edit
     world = settled(before)
-    # An object without our label that is declared no more is beyond every watch and every name we look for.
+    # An undeclared object without our label has neither a watched label nor an expected name.
     wanted = from_nothing(after)
     shrunk = any(world.names(kind) - wanted.names(kind) for kind in ("Pod", "ConfigMap", "NetworkPolicy"))
     for one in spoils:
@@ -168,7 +166,7 @@ def _holds_surplus(world: InMemoryWorld) -> bool:
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
 def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils, data):
-    """Any part of a plan, a group after the other and its actions in any order, leads to the same world and epochs."""
+    """Any part of a plan, in the order of groups and any order of actions, leads to the same world and epochs."""
     before, after = edit
     spoils = [one for one in spoils if one.what != "drop our labels"]
     undisturbed, crashed = spoiled(before, spoils), spoiled(before, spoils)
@@ -190,7 +188,7 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils,
 @SOME
 @given(edit=edits, spoils=spoilings(*POD_FATES, "delete", most=3), data=st.data())
 def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data):
-    """A plan carried out twice, interleaved, with every lost race rejected, converges as one carried out once."""
+    """A plan that is executed twice, interleaved, with every lost race rejected, converges as one executed once."""
     before, after = edit
     undisturbed, raced = spoiled(before, spoils), spoiled(before, spoils)
 
@@ -220,13 +218,13 @@ def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data
     ),
 )
 def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreign):
-    """Objects of other owners under our names stay byte for byte, and NameTaken tells of each kind."""
+    """Objects of other owners with our names stay byte for byte, and NameTaken reports each kind."""
     before, after = edit
     world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
     wanted = from_nothing(after)
     taken = {}
     for kind, pick, owner in foreign:
-        # A suspended cluster declares no pods, and may still not delete what others run under its names.
+        # A suspended cluster declares no pods, but must not delete those of others with its names.
         tasks = [naming.pod_name("demo", task.job.name, task.index) for task in after.tasks()]
         names = (tasks if kind == "Pod" else sorted(wanted.names(kind))) or ["demo-unrelated-0"]
         name = names[pick % len(names)]
@@ -252,7 +250,6 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
 def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
-    """Each patch and delete carries the UID of an object that exists and that the cluster controls."""
     before, after = edit
     world = spoiled(before, spoils)
 
@@ -267,7 +264,7 @@ def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
 def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
-    """When a pod is created, the Service is there and the ConfigMap holds the very view that the pod is told of."""
+    """When a pod is created, the Service exists and the ConfigMap holds exactly the view of the pod's annotation."""
     before, after = edit
     world = spoiled(before, spoils)
     for _ in range(6):
@@ -287,9 +284,9 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
 @MANY
 @given(edit=edits, spoils=spoilings("runs", "give a cluster IP", "delete", "loses a GPU", most=3))
 def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
-    """Whenever the next action deletes a pod that is no longer declared, every pod that stays knows its view.
+    """When the next action deletes an undeclared pod, every remaining pod was notified of its view.
 
-    A view that cannot be published is another matter: what goes does not wait for it.
+    If a view cannot be published, the deletion does not wait for it.
     """
     before, after = edit
     assume(not after.suspend)
@@ -297,7 +294,7 @@ def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
     surplus = world.names("Pod") - from_nothing(after).names("Pod")
     for _ in range(6):
         actions = world.plan(after).actions
-        # Who is replaced in the same pass need not be told.
+        # Pods that the same reconcile replaces are not notified.
         going = {one.name for one in actions if isinstance(one, Delete) or getattr(one, "replaces", "")}
         for action in actions:
             if isinstance(action, Delete) and action.name in surplus:
@@ -319,7 +316,7 @@ def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster, going: set[
 @MANY
 @given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
 def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
-    """After convergence the pods are exactly the declared tasks', each name carrying its own job and index."""
+    """After convergence the pods are exactly the declared tasks', each name with its own job and index."""
     before, after = edit
     world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
 
@@ -335,7 +332,7 @@ def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
 def test_the_chief_knows_the_pod_of_each_task_in_the_end(edit, spoils):
-    """Whatever became of the pods, its view names those that there are, and of other tasks none."""
+    """After any changes of the pods, its view names the existing ones, and none for other tasks."""
     before, after = edit
     world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
 

@@ -1,4 +1,4 @@
-"""What the operator believes and when it acts, under events that are lost, repeated, late and in the wrong order."""
+"""The operator's caches and its queue, when events are lost, repeated, late and out of order."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ MANY = settings(max_examples=150, deadline=None)
 _HISTORIES = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from(["write", "write", "disown", "delete"])), min_size=1, max_size=14
 )
-#: What reaches us of a history: positions in it, in any order, as often as one likes; the rest is lost.
+#: The received part of a history: positions in it, in any order and number; the rest is lost.
 _ARRIVALS = st.lists(st.integers(0, 13), max_size=25)
 
 Event = tuple[str, Child]
 
 
 def pod(name: str, *, uid: str, version: int, owner: str) -> Child:
-    """Read a pod through the operator's reader."""
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(version)}
     metadata["ownerReferences"] = [{"uid": owner, "controller": True}] if owner else []
     return KINDS["Pod"].read(msgspec.json.encode({"metadata": metadata}))
 
 
 def play(history: list[tuple[int, str]]) -> tuple[list[Event], dict[str, Child]]:
-    """Play a history on a server: every event that it sends, and what exists in the end."""
+    """Run a history on a server: return every event that it sends, and the final objects."""
     exists: dict[str, Child] = {}
     events: list[Event] = []
     for version, (which, what) in enumerate(history, start=1):
@@ -55,7 +54,7 @@ def play(history: list[tuple[int, str]]) -> tuple[list[Event], dict[str, Child]]
 
 
 def take(store: ChildStore, event: Event) -> None:
-    """Take in an event as the informer does."""
+    """Process an event as the informer does."""
     kind, child = event
     if kind == "DELETED":
         store.remove(child)
@@ -64,13 +63,12 @@ def take(store: ChildStore, event: Event) -> None:
 
 
 def contents(store: ChildStore) -> dict[str, Child]:
-    """Return all that a store believes in."""
     found = (store.get(("default", f"pod-{which}")) for which in range(4))
     return {child.meta.name: child for child in found if child is not None}
 
 
 def assert_index_is_true(store: ChildStore) -> None:
-    """The index by owner holds exactly what the store holds."""
+    """The index by owner holds exactly the content of the store."""
     for owner in ("owner", ""):
         expected = {c.meta.name for c in contents(store).values() if c.meta.owner_uid == owner}
         assert expected == {c.meta.name for c in store.owned_by(owner)}
@@ -79,7 +77,7 @@ def assert_index_is_true(store: ChildStore) -> None:
 @MANY
 @given(history=_HISTORIES, arrivals=_ARRIVALS)
 def test_a_list_after_any_disorder_gives_the_truth(history, arrivals):
-    """However events were lost, repeated or reordered, a list puts every child right, and the index with it."""
+    """After any loss, repetition or reordering of events, a list corrects every child, and the index."""
     events, truth = play(history)
     store = ChildStore(lambda *_: None, lambda: 0.0)
     for position in arrivals:
@@ -94,7 +92,7 @@ def test_a_list_after_any_disorder_gives_the_truth(history, arrivals):
 @MANY
 @given(history=_HISTORIES, listed_at=st.integers(0, 14), repeats=_ARRIVALS)
 def test_events_in_order_give_the_truth_whatever_old_ones_come_again(history, listed_at, repeats):
-    """A list and then its watch: events of the past that are repeated in between never bring the past back."""
+    """A list and then its watch: repeated old events in between never restore an old state."""
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
@@ -117,7 +115,7 @@ def test_events_in_order_give_the_truth_whatever_old_ones_come_again(history, li
 @MANY
 @given(history=_HISTORIES, listed_at=st.integers(0, 14))
 def test_what_was_written_after_a_list_was_taken_survives_it(history, listed_at):
-    """A list that arrives after the answers to later writes takes none of them back."""
+    """A list that arrives after the responses to later writes reverts none of them."""
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
@@ -151,8 +149,6 @@ _PASSES = st.lists(
 @MANY
 @given(marks=_MARKS, passes=_PASSES, workers=st.integers(1, 3))
 def test_a_key_never_has_two_passes_at_once_and_every_mark_is_followed_by_one(marks, passes, workers):
-    """Whatever is marked when, passes of one key never overlap, and after the last mark of a key comes a pass."""
-
     async def scenario() -> tuple[list[str], dict[str, float], dict[str, float]]:
         clock = asyncio.get_running_loop().time
         running: set[str] = set()
@@ -208,7 +204,7 @@ _REQUESTS = st.lists(
 @MANY
 @given(requests=_REQUESTS)
 def test_no_place_in_the_window_is_lost_or_given_twice(requests):
-    """However requests come, end or are cancelled, waiting or running: the window is kept, and free in the end."""
+    """For any arrival, end or cancellation of requests, waiting or running: the window is kept, and free in the end."""
 
     async def scenario() -> AdaptiveLimiter:
         limiter = AdaptiveLimiter(start=2.0, ceiling=4.0, elapsed=asyncio.get_running_loop().time)

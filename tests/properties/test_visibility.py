@@ -24,7 +24,7 @@ _PART = re.compile(r"/(job|replica|task|device|cpu|gpu|CPU|GPU):([^/]+)")
 
 
 def shows(text: str, *, job: str, index: int) -> bool:
-    """Tell by field-wise matching, as TensorFlow does it, whether one filter shows some device of a task."""
+    """Match field by field, as TensorFlow does, whether one filter shows some device of a task."""
     return all(
         {"job": value == job, "replica": value == "0", "task": value == str(index)}.get(part, True)
         for part, value in _PART.findall(text)
@@ -39,7 +39,7 @@ def sees(texts: tuple[str, ...], task: Task) -> bool:
 
 
 def audiences(cluster: TFCluster) -> Iterator[tuple[Job, str, tuple[str, ...]]]:
-    """Give every file that is to exist, with the filters of those who read it."""
+    """Return every file that must exist, with the filters of its readers."""
     for job in cluster.jobs:
         yield job, contract.VIEW_FILE, job.filters
         for index, texts in job.task_filters.items():
@@ -47,7 +47,7 @@ def audiences(cluster: TFCluster) -> Iterator[tuple[Job, str, tuple[str, ...]]]:
 
 
 def published(cluster: TFCluster) -> dict[tuple[str, str], contract.View]:
-    """Read back every file of a cluster that is made from nothing."""
+    """Return every parsed file of a new cluster."""
     wanted = views_for(cluster)
     return {(of.job.name, name): contract.load(file.text) for of in wanted for name, file in of.files.items()}
 
@@ -79,7 +79,7 @@ def test_a_filter_shows_what_field_wise_matching_shows(texts, job, count):
 @MANY
 @given(cluster=clusters)
 def test_a_task_is_in_a_view_exactly_when_it_is_visible(cluster):
-    """Over all files together: an address stands in a file if and only if the reader's filters show its task."""
+    """Over all files together: an address is in a file if and only if the reader's filters show its task."""
     found = published(cluster)
 
     assert {(job.name, name) for job, name, _ in audiences(cluster)} == set(found)
@@ -122,7 +122,7 @@ def test_filter_ranges_give_each_visible_task_its_own_filters(cluster):
 @MANY
 @given(cluster=clusters)
 def test_equal_neighbours_share_one_range(cluster):
-    """No two ranges that touch have the same filters, so the ranges are as few as can be."""
+    """No two adjacent ranges have the same filters, so the number of ranges is minimal."""
     for view in published(cluster).values():
         for ranges in view.device_filters.values():
             assert all(
@@ -134,7 +134,7 @@ def test_equal_neighbours_share_one_range(cluster):
 @MANY
 @given(cluster=clusters)
 def test_every_pod_is_told_of_the_file_it_reads(cluster):
-    """A task with filters of its own reads its own file, every other task the job's."""
+    """A task with its own filters reads its own file, every other task the job's."""
     world = InMemoryWorld()
     world.settle(cluster)
 
@@ -190,7 +190,7 @@ _VIEWS = st.builds(
 @MANY
 @given(view=_VIEWS)
 def test_a_view_survives_being_written_and_read(view):
-    """Load undoes dump, and dump of what was loaded gives the same bytes."""
+    """Load reverses dump, and dump of the loaded view gives the same bytes."""
     text = contract.dump(view)
 
     assert view == contract.load(text)
@@ -217,7 +217,7 @@ _PATHS = st.lists(
 @MANY
 @given(view=_VIEWS, path=_PATHS, value=_JSON)
 def test_a_view_with_any_part_replaced_is_read_or_refused(view, path, value):
-    """Whatever JSON stands anywhere in a view, load gives a view or a ContractError and nothing else."""
+    """For any JSON anywhere in a view, load returns a view or raises a ContractError, and nothing else."""
     document = json.loads(contract.dump(view))
     *way, last = path
     part = document

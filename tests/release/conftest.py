@@ -1,4 +1,4 @@
-"""The world of the release's tests: its files, and an API server that knows nothing of us."""
+"""Fixtures of the release's tests: its files, and an empty API server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from release_world import build_release, copy_tree
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a release of the working tree."""
     checkout = copy_tree(tmp_path_factory.mktemp("checkout"))
     return build_release(checkout, tmp_path_factory.mktemp("release") / "dist")
 
 
 @pytest.fixture(scope="session")
 def version() -> str:
-    """The version."""
     from scripts.release import source
 
     return source.version()
@@ -25,7 +23,7 @@ def version() -> str:
 
 @pytest.fixture(scope="module")
 def bare_server(tmp_path_factory: pytest.TempPathFactory):
-    """A control plane of its own, which knows nothing of us."""
+    """A separate control plane without our objects."""
     from local_kubernetes.control_plane import start
 
     plane = start(Path(tmp_path_factory.mktemp("bare-server")))

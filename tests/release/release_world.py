@@ -1,4 +1,4 @@
-"""How the tests make the files of a release: from copies of the working tree, at one time, for one image."""
+"""Build the files of a release from copies of the working tree, at one time, for one image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "registry.example/team/tfcluster-operator"
-#: 2026-01-01: the time that the files of the tests tell.
+#: 2026-01-01: the timestamp of the tests' files.
 EPOCH = 1767225600
 
 
 def copy_tree(to: Path) -> Path:
-    """Copy what git has of the working tree, with its changes, and nothing that git ignores."""
+    """Copy the files of the working tree that git tracks or does not ignore, with their changes."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True
     ).stdout
@@ -27,7 +27,6 @@ def copy_tree(to: Path) -> Path:
 
 
 def build_release(checkout: Path, to: Path, *, umask: int = 0o022, **environment: str) -> Path:
-    """Make the files of a release, without its image."""
     done = subprocess.run(
         [sys.executable, "-m", "scripts.release", "build", "--folder", to, "--image", IMAGE],
         cwd=checkout,

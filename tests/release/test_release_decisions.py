@@ -1,4 +1,4 @@
-"""What is rejected as a release, what its notes are, and how images of several architectures become one."""
+"""Rejected releases, release notes, and the merge of images of several architectures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLATFORMS = {"amd64": b"one", "arm64": b"two"}
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout of its own, of which git knows every file."""
+    """A separate checkout whose files are all tracked."""
     copy_tree(tmp_path / "checkout")
     commands = (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all"])
     for command in commands:
@@ -36,7 +36,7 @@ def checkout(tmp_path):
 
 
 def test_change_log_is_made_of_the_fragments(checkout, version):
-    """The draft has every fragment and changes nothing; the release has them too, and then there are none left."""
+    """The draft has every fragment and changes nothing; the release has them too, and then deletes them."""
     fragments = [path.read_text().strip() for path in (ROOT / "changelog.d").glob("+*.md")]
     assert len(fragments) == len([path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"])
 
@@ -66,7 +66,7 @@ def test_tag_that_stands_for_something_else_is_refused(checkout, version, tag, w
 
 
 def test_time_is_that_of_the_commit(checkout):
-    """The files tell the commit's time, and SOURCE_DATE_EPOCH where it is set; outside of git that must be."""
+    """The files have the commit's time, or SOURCE_DATE_EPOCH if it is set; outside of git it must be set."""
     program = "from scripts.release import source; print(source.epoch(), source.revision())"
 
     def told(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -88,7 +88,6 @@ def test_time_is_that_of_the_commit(checkout):
 
 
 def write_blob(folder, value) -> dict:
-    """Write one blob, and describe it."""
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
     digest = hashlib.sha256(content).hexdigest()
     (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
@@ -98,7 +97,7 @@ def write_blob(folder, value) -> dict:
 
 @pytest.fixture
 def layouts(tmp_path):
-    """Images of two architectures, as buildah leaves them."""
+    """Images of two architectures, in the format of buildah."""
     for architecture, layer in PLATFORMS.items():
         folder = tmp_path / architecture
         config = write_blob(folder, {"architecture": architecture, "os": "linux"})
@@ -109,7 +108,7 @@ def layouts(tmp_path):
 
 
 def test_images_of_two_architectures_become_one(layouts, tmp_path):
-    """The merged image has both, each under its platform; the archive is the same each time, and tells its digest."""
+    """The merged image has both, each with its platform; the archive is reproducible, and has its digest."""
     from scripts.release import image
     from scripts.release.archives import files_below, write_tar
 

@@ -19,12 +19,10 @@ pytestmark = pytest.mark.exhaustive
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the digest of each file in a folder."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 def read_chart(package: Path) -> dict[str, str]:
-    """Return the files of a chart's package."""
     with tarfile.open(package) as tar:
         return {
             m.name.removeprefix("tfcluster-operator/"): tar.extractfile(m).read().decode() for m in tar.getmembers()
@@ -33,7 +31,7 @@ def read_chart(package: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def clean_venv(tmp_path_factory):
-    """Makes a virtual environment with nothing in it, and gives a function that installs into it."""
+    """Creates an empty virtual environment, and returns a function that installs into it."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
     uv = [sys.executable, "-m", "uv"]
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
@@ -49,7 +47,7 @@ def clean_venv(tmp_path_factory):
 
 
 def test_another_place_gives_the_same_bytes(release, tmp_path):
-    """Another folder, umask, time zone, language and seed of hashes, files of another age and mode: the same files."""
+    """Another folder, umask, time zone, language and hash seed, files of another age and mode: the same files."""
     checkout = copy_tree(tmp_path / "elsewhere")
     for path in checkout.rglob("*"):
         os.utime(path, (1_500_000_000, 1_500_000_000))
@@ -64,7 +62,7 @@ def test_another_place_gives_the_same_bytes(release, tmp_path):
 
 
 def test_every_file_is_there_and_has_its_sum(release, version):
-    """``sha256sum --check`` finds every file of the release, and they are these."""
+    """``sha256sum --check`` finds every file of the release, and exactly these."""
     done = subprocess.run(
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=False, capture_output=True
     )
@@ -84,7 +82,7 @@ def test_every_file_is_there_and_has_its_sum(release, version):
 
 
 def test_sources_build_the_same_wheel(release, version, tmp_path):
-    """The sources of the release are whole: unpacked anywhere, they build its very wheel."""
+    """The sources of the release are complete: in any folder, they build exactly its wheel."""
     with tarfile.open(release / f"tfcluster-{version}.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     subprocess.run(
@@ -100,13 +98,13 @@ def test_sources_build_the_same_wheel(release, version, tmp_path):
 
 
 def test_wheel_says_that_it_has_types(release, version):
-    """Type checkers take the annotations of the resolver and of the client where a marker says so (PEP 561)."""
+    """Type checkers use the annotations of the resolver and of the client only with a marker (PEP 561)."""
     with zipfile.ZipFile(release / f"tfcluster-{version}-py3-none-any.whl") as wheel:
         assert {"tfcluster/py.typed", "tfcluster_resolver/py.typed"} <= set(wheel.namelist())
 
 
 def test_wheel_gives_the_resolver_without_a_dependency(release, version, clean_venv):
-    """``pip install tfcluster`` needs no index; the resolver is there, and the operator says what it lacks."""
+    """``pip install tfcluster`` needs no index; the resolver works, and the operator says which extra it lacks."""
     done = clean_venv("--offline", "--no-index", release / f"tfcluster-{version}-py3-none-any.whl")
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^ \+ (\S+?)(?:==|@)", done.stderr, re.MULTILINE) == ["tfcluster"]
@@ -117,7 +115,7 @@ def test_wheel_gives_the_resolver_without_a_dependency(release, version, clean_v
 
 
 def test_extra_operator_runs_the_operator(release, version, clean_venv):
-    """``pip install tfcluster[operator]`` brings all that the operator imports."""
+    """``pip install tfcluster[operator]`` installs everything that the operator imports."""
     wheel = release / f"tfcluster-{version}-py3-none-any.whl"
     done = clean_venv(
         "--constraints", ROOT / "requirements" / "operator.txt", f"tfcluster[operator] @ {wheel.as_uri()}"
@@ -130,7 +128,7 @@ def test_extra_operator_runs_the_operator(release, version, clean_venv):
 
 @pytest.mark.parametrize(("extra", "package"), [("tensorflow", "tensorflow"), ("kubernetes", "kubernetes")])
 def test_extras_resolve(release, version, clean_venv, extra, package):
-    """Each other extra has versions that agree with each other, on this Python."""
+    """Each other extra has compatible versions on this Python."""
     wheel = release / f"tfcluster-{version}-py3-none-any.whl"
     done = clean_venv("--dry-run", f"tfcluster[{extra}] @ {wheel.as_uri()}")
 
@@ -139,7 +137,6 @@ def test_extras_resolve(release, version, clean_venv, extra, package):
 
 
 def test_chart_has_the_version():
-    """The chart of the checkout has the version of the sources, in both of its fields."""
     from scripts.release import source
 
     chart = yaml.safe_load((ROOT / "charts" / "tfcluster-operator" / "Chart.yaml").read_text())
@@ -148,7 +145,6 @@ def test_chart_has_the_version():
 
 
 def test_packaged_chart_differs_in_its_image_alone(release, version):
-    """What is packaged is the chart of the checkout, but for the image that it names by default."""
     packed = read_chart(release / f"tfcluster-operator-{version}.tgz")
     source = ROOT / "charts" / "tfcluster-operator"
     compared = {name for name in packed if name != "Chart.yaml" and (source / name).is_file()}
@@ -172,7 +168,7 @@ def test_image_is_written_where_the_values_have_a_registry():
 
 
 def test_bill_of_materials_is_the_lock(release, version):
-    """The bill lists what the operator's lock pins, no more, no less, and is valid CycloneDX."""
+    """The bill lists exactly the pins of the operator's lock, and is valid CycloneDX."""
     import json
 
     from scripts.release import tools

@@ -1,4 +1,4 @@
-"""The image of a release: the same bytes from two clones, and in a registry as it is in the archive.
+"""The image of a release: the same bytes from two clones, and the same in a registry as in the archive.
 
 It builds the image, which needs root and takes minutes: `make test-release`.
 """
@@ -31,7 +31,6 @@ ARCHITECTURES = os.environ.get("ARCHITECTURES", "amd64").split()
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Run a program, and give what it prints."""
     inherited = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
     return subprocess.run(
         command, cwd=cwd, env=inherited | environment, check=True, stdout=subprocess.PIPE, text=True
@@ -40,9 +39,9 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory) -> list[Path]:
-    """Two clones of the last commit, in folders of different names, and the release that each makes."""
+    """Two clones of the last commit, in folders of different names, and their releases."""
     folders = [tmp_path_factory.mktemp(name) / name for name in ("one", "another-place")]
-    # The second finds no image and no layer of the first, not even the base: as on another machine.
+    # The second finds no image and no layer of the first, not even the base, as on another machine.
     caches = [cache_root(), tmp_path_factory.mktemp("cache")]
     for entry in cache_root().iterdir():
         if not entry.name.startswith(("buildah", "debian-base")):
@@ -57,7 +56,6 @@ def clones(tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
-    """A registry on loopback."""
     buildah.install("docker-registry", "skopeo")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -83,7 +81,7 @@ def registry(tmp_path_factory):
 
 
 def test_two_clones_make_the_same_release(clones):
-    """Every file is the same, the archive of the image and its bill of materials too."""
+    """Every file is the same, including the archive of the image and its bill of materials."""
     first, second = (sorted((clone / "dist").iterdir()) for clone in clones)
 
     assert [path.name for path in first] == [path.name for path in second]
@@ -92,7 +90,7 @@ def test_two_clones_make_the_same_release(clones):
 
 
 def test_registry_has_what_the_archive_has(clones, registry, version, tmp_path):
-    """Published, the image has the digest of the archive; it and the chart can be pulled by what `publish` says."""
+    """The published image has the archive's digest; it and the chart can be pulled with the output of `publish`."""
     dist = shutil.copytree(clones[0] / "dist", tmp_path / "dist")
     where = ["--folder", dist, "--image", f"{registry}/team/op", "--charts", f"oci://{registry}/team/charts"]
     run(sys.executable, "-m", "scripts.release", "publish", "--plain-http", *where)
@@ -111,7 +109,6 @@ def test_registry_has_what_the_archive_has(clones, registry, version, tmp_path):
 
 
 def test_image_runs(clones, version):
-    """The program in the image starts, on the architecture that it is for."""
     (archive,) = (clones[0] / "dist").glob("*.oci.tar")
     machines = {"amd64": "x86_64", "arm64": "aarch64"}
     for architecture in ARCHITECTURES:

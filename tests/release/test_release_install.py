@@ -1,4 +1,4 @@
-"""``install.yaml`` on a real API server: what kubectl makes of it, twice, and how it goes."""
+"""``install.yaml`` on a real API server: two applies with kubectl, and the deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles")
 
 @pytest.fixture(scope="module")
 def objects(bare_server) -> Objects:
-    """The administrator's access."""
     configuration = client.Configuration()
     config.load_kube_config(str(bare_server.kubeconfig), client_configuration=configuration)
     return Objects(client.ApiClient(configuration))
@@ -28,13 +27,12 @@ def objects(bare_server) -> Objects:
 
 @pytest.fixture
 def kubectl(bare_server, release):
-    """Runs kubectl on the manifest of the release."""
     from local_kubernetes import binaries
 
     def run(*arguments: str) -> list[str]:
         command = [binaries.hyperkube(), *arguments, "--filename", release / "install.yaml"]
         command += ["--kubeconfig", bare_server.kubeconfig, "--output", "name"]
-        # hyperkube is whatever program it is called by.
+        # hyperkube acts as the program by whose name it is called.
         done = subprocess.run(
             ["kubectl", *command[1:]], executable=command[0], check=False, capture_output=True, text=True
         )
@@ -45,7 +43,7 @@ def kubectl(bare_server, release):
 
 
 def test_manifest_names_a_place_for_every_object(release):
-    """The namespace comes first, the kind next, and no object lands in whatever namespace kubectl stands in."""
+    """The namespace comes first, the CRD next, and no object is created in kubectl's current namespace."""
     found = list(yaml.safe_load_all((release / "install.yaml").read_text()))
     kinds = [one["kind"] for one in found]
     cluster_wide = {"Namespace", "CustomResourceDefinition", "PriorityClass"}
@@ -58,7 +56,7 @@ def test_manifest_names_a_place_for_every_object(release):
 
 
 def test_manifest_is_no_releases_of_helm(release):
-    """It says nowhere that helm owns what kubectl made, and has no hooks."""
+    """It neither names helm as the owner of objects nor has hooks."""
     text = (release / "install.yaml").read_text()
 
     assert "helm.sh/" not in text
@@ -66,7 +64,7 @@ def test_manifest_is_no_releases_of_helm(release):
 
 
 def test_kubectl_installs_and_upgrades(kubectl, objects, release, version):
-    """`kubectl apply` makes everything, on either side; the second time nothing is changed that would restart a pod."""
+    """`kubectl apply` creates everything, on client and server; a second time it changes nothing in the pods."""
     expected = len(list(yaml.safe_load_all((release / "install.yaml").read_text())))
 
     assert len(kubectl("apply")) == expected
@@ -83,7 +81,7 @@ def test_kubectl_installs_and_upgrades(kubectl, objects, release, version):
 
 
 def test_operator_goes_and_the_kind_stays(kubectl, objects):
-    """Deleting by the label, as the manifest's heading says, removes the operator alone."""
+    """Deleting with the label in the manifest's heading removes only the operator."""
     kubectl("apply")
 
     kubectl("delete", "--selector", "app.kubernetes.io/name=tfcluster-operator", "--wait=false")

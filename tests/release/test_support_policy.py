@@ -1,4 +1,4 @@
-"""The table of supported versions: what the tests really run with, and nothing else."""
+"""The table of supported versions equals the versions that the tests run with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from local_kubernetes import binaries
 
 
 def documented() -> dict[str, set[str]]:
-    """Read the versions of each row."""
     text = (ROOT / "docs" / "reference" / "versions.md").read_text().partition("\n## ")[0]
     heading, *rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| [^|]+ \|$", text, re.MULTILINE)
     assert heading == ("what", "versions")
@@ -21,7 +20,6 @@ def documented() -> dict[str, set[str]]:
 
 
 def pinned(file: str, package: str) -> str:
-    """Read the version that a lock pins."""
     text = (ROOT / "requirements" / file).read_text()
     found = re.search(rf"^{re.escape(package)}==(\S+)", text, re.MULTILINE)
     assert found, f"{file} does not pin {package}"
@@ -29,26 +27,24 @@ def pinned(file: str, package: str) -> str:
 
 
 def older_servers() -> set[str]:
-    """Read which older API servers are built for tests."""
     modules = (ROOT / "local_kubernetes" / "older").glob("1.*.mod")
     return {re.search(r"k8s\.io/kubernetes v([\d.]+)", module.read_text())[1] for module in modules}
 
 
 def kind_nodes() -> set[str]:
-    """Read the versions of the nodes that the workflow starts."""
     rows = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]["kubernetes"]["strategy"]
     return {re.search(r":v([\d.]+)@", row["node"])[1] for row in rows["matrix"]["include"]}
 
 
 def oldest_python() -> set[str]:
-    """Read the oldest Python that the distribution takes; the Makefile prefers it."""
+    """Return the oldest Python that the distribution accepts; the Makefile prefers it."""
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
     assert f"command -v python{oldest}" in (ROOT / "Makefile").read_text()
     return {oldest}
 
 
 def older_tensorflows() -> list[str]:
-    """Read which minors of TensorFlow the Makefile names beside the newest."""
+    """Return the minors of TensorFlow that the Makefile has in addition to the newest."""
     return re.search(r"^OLDER_TENSORFLOWS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
 
 
@@ -70,10 +66,8 @@ if older_servers():
 
 @pytest.mark.parametrize("what", RUN)
 def test_row_is_what_the_tests_run(what):
-    """The versions of a row are those that the tests are run with."""
     assert documented()[what] == RUN[what]()
 
 
 def test_every_row_is_compared():
-    """No row is beyond these."""
     assert set(documented()) == set(RUN)

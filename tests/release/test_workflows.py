@@ -1,4 +1,4 @@
-"""GitHub's workflows: sound by their linters, pinned, and with no steps that do not run on any machine too."""
+"""GitHub's workflows: valid for their linters, pinned, and with only steps that also run on any machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from release_world import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-#: What a workflow may run beside our make targets: logging in, signing, publishing, and root for the base of the image.
+#: Additional actions that a workflow can run: logging in, signing, publishing, and root for the base of the image.
 ALLOWED = (
     "docker login ghcr.io",
     "cosign sign",
@@ -24,7 +24,6 @@ ALLOWED = (
 
 
 def steps(name: str) -> list[dict]:
-    """Return all steps of a workflow."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
@@ -38,7 +37,7 @@ def test_actionlint_finds_nothing():
 
 
 def test_zizmor_finds_nothing():
-    """No injection, no broad permission, no credential left behind, nothing unpinned; nobody is asked for it."""
+    """No injection, no broad permission, no left credential, nothing unpinned; the check works offline."""
     from scripts.release import tools
 
     command = [tools.python_tools() / "zizmor", "--offline", "--persona=pedantic", "--quiet", ROOT / ".github"]
@@ -48,7 +47,7 @@ def test_zizmor_finds_nothing():
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_with_their_version(workflow):
-    """Each action is pinned by its commit, the comment says which release that is, and one release has one commit."""
+    """Each action is pinned with its commit and its release in a comment, and each release has one commit."""
     uses = re.findall(r"uses: (.*)", workflow.read_text())
 
     assert uses
@@ -57,7 +56,7 @@ def test_actions_are_pinned_with_their_version(workflow):
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_checkouts_keep_no_credentials(workflow):
-    """No later step finds the token in the checkout; zizmor lets it pass where it is asked for."""
+    """No later step finds the token in the checkout; zizmor permits an explicit request for it."""
     checkouts = [step for step in steps(workflow.name) if step.get("uses", "").startswith("actions/checkout@")]
 
     assert checkouts
@@ -66,7 +65,7 @@ def test_checkouts_keep_no_credentials(workflow):
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_workflows_run_make_targets_alone(workflow):
-    """What a workflow does can be done here: it runs targets of the Makefile, and else only logs in and signs."""
+    """A workflow runs targets of the Makefile, which work here too, and otherwise only logs in and signs."""
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     run = [line for step in steps(workflow.name) if "run" in step for line in step["run"].strip().splitlines()]
     matrix = yaml.safe_load(workflow.read_text())["jobs"].get("kubernetes", {}).get("strategy", {}).get("matrix", {})
@@ -85,7 +84,7 @@ def test_workflows_run_make_targets_alone(workflow):
 
 
 def test_tests_run_on_three_minors():
-    """The nodes of kind are of three minors, each by digest, and one of them runs all tests."""
+    """The nodes of kind are of three minors, each with a digest, and one of them runs all tests."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
     rows = workflow["jobs"]["kubernetes"]["strategy"]["matrix"]["include"]
 

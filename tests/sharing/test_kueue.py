@@ -1,4 +1,4 @@
-"""TFClusters in the queues of the real Kueue, on a simulated node of 64 processors."""
+"""TFClusters in the queues of the real Kueue, on a simulated node of 64 CPUs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own, at first without Kueue."""
+    """A separate server, at first without Kueue."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=1, gangs=True) as plane:
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access, on a server that knows the TFCluster kind."""
+    """Administrator access to a server with the CRD."""
     return administrator_of(server)
 
 
@@ -55,7 +55,7 @@ def everything(server: ControlPlane) -> Objects:
 def running(
     server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, from before there is Kueue."""
+    """The operator, started before Kueue."""
     del everything
     with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
         yield process
@@ -63,7 +63,7 @@ def running(
 
 @pytest.fixture(scope="module")
 def kueue(server: ControlPlane, running: OperatorProcess) -> None:
-    """From here on there is Kueue."""
+    """From here on Kueue runs."""
     from local_kubernetes.kueue import start
 
     del running
@@ -72,19 +72,17 @@ def kueue(server: ControlPlane, running: OperatorProcess) -> None:
 
 @pytest.fixture
 def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace of the test's own."""
     del running
     with namespace_on(everything) as world:
         yield world
 
 
 def made(kind: str, name: str, **fields: Any) -> Object:
-    """Make an object of Kueue's."""
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}
 
 
 class Team:
-    """A namespace with a queue of its own, for so many processors."""
+    """A namespace with its own queue and this number of CPUs."""
 
     def __init__(self, world: World, cpu: int, *, flavors: dict[str, int] | None = None, **spec: Any) -> None:
         self.world = world
@@ -109,7 +107,6 @@ class Team:
         )
 
     def change_quota(self, cpu: int) -> None:
-        """Change the quota of the only flavor."""
         flavors = [{"name": self.queue, "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
         groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
         self.objects.patch(CLUSTER_QUEUES, "", self.queue, {"spec": {"resourceGroups": groups}})
@@ -117,33 +114,29 @@ class Team:
     def launch(
         self, name: str, workers: int, *, priority: str = "", queue: str = "team", least: int | None = None, **spec: Any
     ) -> Object:
-        """Create a TFCluster whose workers ask for a processor each."""
+        """Create a TFCluster whose workers request one CPU each."""
         labels = {QUEUE: queue, **({PRIORITY: priority} if priority else {})}
         builder = tfcluster(name).metadata(labels=labels).spec(failedPodsHistoryLimit=0, **spec)
         elastic = {} if least is None else {"minReplicas": least}
         return self.world.apply(builder.job("worker", **asking(workers), **elastic).build())
 
     def workloads(self, cluster: str = "") -> dict[str, Object]:
-        """Return the Workloads that there are, of one cluster or of all."""
         found = {one["metadata"]["name"]: one for one in self.objects.list(WORKLOADS, self.world.namespace)}
         return {name: one for name, one in found.items() if name.startswith(f"tfcluster-{cluster}")}
 
     def admitted(self, cluster: str) -> dict[str, str]:
-        """Return the status of the condition Admitted of each Workload of a cluster."""
         return {name: condition(one, "Admitted") for name, one in self.workloads(f"{cluster}.").items()}
 
     def await_used(self, cpu: int) -> None:
-        """Return when so many processors of the quota are used, as Kueue tells a moment later."""
+        """Wait until this number of CPUs of the quota is used; Kueue reports it a moment later."""
         eventually(self.used, lambda used: used == cpu, what=f"{cpu} processors of the quota are used")
 
     def used(self) -> int:
-        """Return how many processors of the quota are used, as Kueue counts."""
+        """Return how many CPUs of the quota are used, as Kueue counts."""
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
     def await_ready(self, cluster: str) -> None:
-        """Return when all tasks of a cluster work, as it is declared now."""
-
         def told() -> Object:
             found = self.world.cluster(cluster)
             newest = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
@@ -152,25 +145,22 @@ class Team:
         eventually(told, lambda said: said.get("status") == "True" and said["newest"], what=f"{cluster} is ready")
 
     def await_waiting(self, cluster: str) -> str:
-        """Return why a cluster waits for quota, once it does."""
         return str(self.world.await_condition(cluster, "Ready", status="False", reason="WaitingForQuota")["message"])
 
 
 def asking(replicas: int, cpu: int = 1, **fields: Any) -> Object:
-    """Declare tasks that ask for so many processors each."""
+    """Declare tasks that request this number of CPUs each."""
     container = {"name": "tensorflow", "image": "image:1", "resources": {"requests": {"cpu": str(cpu)}}}
     return {"replicas": replicas, "template": {"spec": {"containers": [container]}}, **fields}
 
 
 def condition(workload: Object, kind: str) -> str:
-    """Return the status of a condition of a Workload, "" where there is none."""
     conditions = workload.get("status", {}).get("conditions", ())
     return next((one["status"] for one in conditions if one["type"] == kind), "")
 
 
 @pytest.fixture
 def team(kueue: None, home: World) -> Iterator[Team]:
-    """A queue for four processors."""
     del kueue
     yield from _team(home, 4)
 
@@ -187,7 +177,6 @@ def _team(home: World, cpu: int, **spec: Any) -> Iterator[Team]:
 
 @pytest.fixture
 def urgent(everything: Objects, kueue: None) -> str:
-    """A priority above that of who says nothing."""
     del kueue
     name = f"urgent-{uuid.uuid4().hex[:8]}"
     everything.create(WORKLOAD_PRIORITIES, "", made("WorkloadPriorityClass", name, value=1000))
@@ -195,7 +184,7 @@ def urgent(everything: Objects, kueue: None) -> str:
 
 
 def test_cluster_waits_until_there_is_kueue(home, request):
-    """Nothing starts outside of the queue; the operator notices by itself when Kueue is installed."""
+    """Nothing starts outside of the queue; the operator discovers Kueue when it is installed."""
     manifest = tfcluster("early").metadata(labels={QUEUE: "team"}).job("worker", **asking(1)).build()
     home.apply(manifest)
     told = home.await_condition("early", "Ready", status="False", reason="QueueUnavailable")["message"]
@@ -208,7 +197,7 @@ def test_cluster_waits_until_there_is_kueue(home, request):
 
 
 def test_second_cluster_waits_for_the_first_one_s_quota(team):
-    """Three of four processors each: the second has no pod, says what lacks, and starts when the first is gone."""
+    """Three of four CPUs each: the second reports the lack of quota, and starts when the first is deleted."""
     team.launch("first", 3)
     team.await_ready("first")
     team.launch("second", 3)
@@ -224,7 +213,6 @@ def test_second_cluster_waits_for_the_first_one_s_quota(team):
 
 
 def test_finished_cluster_gives_its_quota_back(team):
-    """Its Workload is finished, and the next in line runs."""
     team.launch("first", 4, successPolicy={"jobs": ["worker"]})
     team.await_ready("first")
     team.launch("second", 4)
@@ -241,7 +229,7 @@ MERGE = "application/merge-patch+json"
 
 
 def test_growth_asks_first_and_shrinking_gives_back(team):
-    """What runs is not touched, and the quota is never exceeded."""
+    """Running tasks are not changed, and the quota is never exceeded."""
     team.launch("c", 2)
     team.await_ready("c")
     uids = {name: team.world.uid(name) for name in ("c-worker-0", "c-worker-1")}
@@ -266,7 +254,7 @@ def test_growth_asks_first_and_shrinking_gives_back(team):
 
 
 def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
-    """The other's pods go, it says why, and it runs again when there is room."""
+    """The other's pods are deleted, it reports the reason, and it runs again when the quota suffices."""
     del kueue
     teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
     team = next(teams)
@@ -285,7 +273,7 @@ def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
 
 
 def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
-    """The tasks that were added go; those that were there first stay."""
+    """The added tasks are deleted; the earlier ones stay."""
     del kueue
     teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
     team = next(teams)
@@ -308,7 +296,7 @@ def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
 
 
 def test_growth_that_is_preempted_leaves_later_growth_alone(home, kueue, urgent):
-    """Kueue takes back the larger one, and the job that was added after it runs on."""
+    """Kueue evicts the larger one, and the job that was added after it keeps running."""
     del kueue
     teams = _team(home, 5, preemption={"withinClusterQueue": "LowerPriority"})
     team = next(teams)
@@ -332,7 +320,7 @@ def test_growth_that_is_preempted_leaves_later_growth_alone(home, kueue, urgent)
 
 
 def test_workload_that_is_deactivated_stops_the_cluster(team):
-    """Until somebody activates it again."""
+    """Until a user activates it again."""
     team.launch("c", 2)
     team.await_ready("c")
     team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": False}})
@@ -347,7 +335,6 @@ def test_workload_that_is_deactivated_stops_the_cluster(team):
 
 
 def test_edit_of_what_the_pods_ask_for_waits_in_line_again(team):
-    """No template gets around the quota."""
     team.launch("c", 2)
     team.await_ready("c")
     team.world.edit("c", {"jobs": {"worker": asking(2, cpu=3)}})
@@ -361,7 +348,7 @@ def test_edit_of_what_the_pods_ask_for_waits_in_line_again(team):
 
 
 def test_queue_grants_fewer_workers(team):
-    """Between minReplicas and replicas, and the rest as room appears."""
+    """Between minReplicas and replicas, and the rest as quota becomes free."""
     team.launch("other", 1)
     team.await_ready("other")
     team.launch("elastic", 5, scheduling={"gang": {}}, least=2)
@@ -381,7 +368,7 @@ def test_queue_grants_fewer_workers(team):
 
 
 def test_flavor_says_where_the_pods_run(home, kueue):
-    """Its node labels and tolerations are in the pods; what has no room in the first flavor runs in the second."""
+    """Its node labels and tolerations are in the pods; tasks beyond the first flavor run in the second."""
     del kueue
     teams = _team(home, 0, flavors={"a": 2, "b": 2})
     team = next(teams)
@@ -404,7 +391,7 @@ def test_flavor_says_where_the_pods_run(home, kueue):
 
 
 def test_quota_that_is_lowered_holds_up_the_next(team):
-    """What runs continues, as Kueue has it; nothing more is admitted."""
+    """Running tasks continue, as in Kueue; nothing more is admitted."""
     team.launch("c", 3)
     team.await_ready("c")
     team.change_quota(2)
@@ -432,7 +419,7 @@ def test_operator_that_was_away_takes_in_what_was_decided(team, running, urgent)
 
 
 def test_twenty_clusters_share_a_queue(home, kueue):
-    """Each of two or three processors, on a queue of five: the quota is never exceeded, and each has its turn."""
+    """Each of two or three CPUs, on a queue of five: the quota is never exceeded, and each runs eventually."""
     del kueue
     teams = _team(home, 5)
     team = next(teams)
@@ -467,7 +454,6 @@ def test_twenty_clusters_share_a_queue(home, kueue):
 
 
 def test_deleted_cluster_leaves_nothing(team):
-    """The garbage collector takes its Workloads, and the quota is free."""
     team.launch("c", 4)
     team.await_ready("c")
     team.world.remove("c")
@@ -477,7 +463,7 @@ def test_deleted_cluster_leaves_nothing(team):
 
 
 def test_rights_on_workloads_are_all_used(team, server, everything, running):
-    """Each right that the operator has on Kueue's objects was used above, and it asked for no other."""
+    """The tests above used each permission on Kueue's objects, and no other was requested."""
     team.launch("c", 1)
     team.await_ready("c")
     running.kill()  # a watch is logged when it ends

@@ -1,4 +1,4 @@
-"""Gangs on the real scheduler of scheduler-plugins, beside kube-scheduler, on a simulated node with eight GPUs."""
+"""Gangs on the real scheduler of scheduler-plugins, next to kube-scheduler, on a simulated node with eight GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABEL = "scheduling.x-k8s.io/pod-group"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own, without PodGroups of Kubernetes, with those of scheduler-plugins and their scheduler."""
+    """A separate server, without PodGroups of Kubernetes, with those of scheduler-plugins and their scheduler."""
     from local_kubernetes import scheduler_plugins
     from local_kubernetes.control_plane import start
 
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access, on a server that knows the TFCluster kind."""
+    """Administrator access to a server with the CRD."""
     return administrator_of(server, gangs="scheduling.x-k8s.io")
 
 
@@ -41,7 +41,7 @@ def everything(server: ControlPlane) -> Objects:
 def running(
     server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator as it is set up for scheduler-plugins."""
+    """The operator, configured for scheduler-plugins."""
     del everything
     with operator_on(
         server, tmp_path_factory.mktemp("operator"), arguments=(*ALL_NAMESPACES, "--gang-scheduler", "SchedulerPlugins")
@@ -51,14 +51,13 @@ def running(
 
 @pytest.fixture
 def gangs(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace of the test's own."""
     del running
     with namespace_on(everything) as world:
         yield world
 
 
 def asking(replicas: int, gpus: int = 2) -> Object:
-    """Declare tasks that ask for so many GPUs each."""
+    """Declare tasks that request this number of GPUs each."""
     limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     return {
         "replicas": replicas,
@@ -67,15 +66,13 @@ def asking(replicas: int, gpus: int = 2) -> Object:
 
 
 def placed(world: World, cluster: str) -> set[str]:
-    """Name the pods of a cluster that have a node."""
     pods = world.pods_of(cluster).items()
     return {name for name, pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]}
 
 
 def await_ready(world: World, cluster: str) -> None:
-    """Return when all tasks of a cluster work."""
     ready = {"status": "True"}
-    # Its scheduler looks again at pods that were rejected after a pause.
+    # Its scheduler retries rejected pods after a back-off.
     eventually(
         lambda: world.condition(cluster, "Ready"),
         lambda told: told.items() >= ready.items(),
@@ -85,8 +82,6 @@ def await_ready(world: World, cluster: str) -> None:
 
 
 def await_waiting(world: World, cluster: str) -> str:
-    """Return why a gang waits, once it does."""
-
     def told() -> str:
         condition = world.condition(cluster, "Ready")
         return str(condition["message"]) if condition.get("reason") == "WaitingForGang" else ""
@@ -96,7 +91,7 @@ def await_waiting(world: World, cluster: str) -> str:
 
 
 def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
-    """Each needs six of eight GPUs: one runs, of the other no pod has a node, and it says what it asks for."""
+    """Each needs six of eight GPUs: one runs, no pod of the other has a node, and its status has the request."""
     gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
     await_ready(gangs, "first")
     gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
@@ -112,7 +107,7 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
 
 
 def test_lost_task_of_a_running_gang_comes_back_alone(gangs):
-    """It names no PodGroup, and its scheduler finds it a place, though its PodGroup asks for three pods still."""
+    """Its scheduler places it without a PodGroup, although the PodGroup still asks for three pods."""
     gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
     await_ready(gangs, "c")
     eventually(

@@ -1,7 +1,7 @@
 """`make simulate`: runs every plan, prints figures, and ends with a line "N passed, N failed".
 
-PLAN='{"workload":...}'   runs one, with a trace of all that happens
-LEARN=1                   makes the references again from the clean runs; review what changed
+PLAN='{"workload":...}'   runs one, with a trace of all events
+LEARN=1                   recreates the references from the clean runs; review what changed
 WORKLOAD=name             runs the plans of one workload
 SAMPLE=1                  runs each fault once in each workload, and all plans that seeded bugs name
 """
@@ -27,10 +27,10 @@ _PROCESSES = 2
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Do what the environment asks for.
+    """Run the plans that the environment selects.
 
     Returns:
-        The exit code: 1 where a plan failed.
+        The exit code: 1 if a plan failed.
     """
     names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
     if environment.get("LEARN"):
@@ -101,7 +101,7 @@ def _all(names: Sequence[str], which: Callable[[Sequence[Plan]], Sequence[Plan]]
 
 
 def made_from(workload: str) -> tuple[list[Plan], int]:
-    """Make the plans of a workload from a clean run; return how many points there are at which to crash."""
+    """Generate the plans of a workload from a clean run; return at how many points the operator can crash."""
     clean = run(Plan(workload), recording=True)
     if clean.error:
         print(clean.error)
@@ -115,7 +115,7 @@ def _is_crash(plan: Plan) -> bool:
 
 
 def tried(text: str) -> tuple[list[str], float]:
-    """Run a plan and judge it; return the complaints and the seconds it took."""
+    """Run and judge a plan; return the complaints and the duration in seconds."""
     plan = plans.read(text)
     wanted = oracles.reference(plan.workload)
     outcome = run(plan, wanted)

@@ -1,7 +1,7 @@
-"""What other actors do to the operator's objects, to its namespace and to its machine.
+"""Actions of other actors on the operator's objects, namespace and machine.
 
-Some set a whole workload's scene; those of ``STEP_ACTIONS`` strike at a step of any, and what they took or forbade is
-free again afterwards, so that the end must be the same as if nothing had been.
+Some set the scene of a workload; those of ``STEP_ACTIONS`` strike at a step of any workload. Their effect is reverted
+afterwards, so the end state must equal that of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from support.memory_kubernetes import DEFAULT_RESOURCES, Admission, Refusal
 if TYPE_CHECKING:
     from simulation.world import World
 
-#: A second namespace that the operator is told to watch.
+#: A second namespace that the operator watches.
 OTHER: Final = "other"
-#: A second TFCluster in the namespace.
 SECOND: Final = "d"
 _HUGE: Final = 1_000
 _FOREIGN: Final = {"labels": {"owner": "somebody"}}
 
 
-# --- what sets a scene
+# --- actions that set a scene
 
 
 def squat(world: World) -> None:
@@ -41,7 +40,7 @@ def squat(world: World) -> None:
 
 
 def set_quota(pods: int, what: str = "pods") -> Callable[[World], None]:
-    """Allow so many pods in the namespace, and no more; ``count/pods`` counts those that have ended, too."""
+    """Allow at most this number of pods in the namespace; ``count/pods`` includes pods that have ended."""
 
     def act(world: World) -> None:
         world.kube.quota[NAMESPACE] = {what: pods}
@@ -50,7 +49,7 @@ def set_quota(pods: int, what: str = "pods") -> Callable[[World], None]:
 
 
 def mutate(world: World) -> None:
-    """Rewrite each new pod as policy engines and meshes do: the image, a proxy before all others, a field less."""
+    """Rewrite each new pod as policy engines and meshes do: change the image, prepend a proxy, remove a field."""
 
     def admit(asked: Admission) -> None:
         if asked.resource != "pods" or asked.verb != "create" or asked.subresource:
@@ -65,17 +64,15 @@ def mutate(world: World) -> None:
 
 
 def install_crd(world: World) -> None:
-    """Let the API server serve TFClusters."""
     world.kube.install(next(one for one in DEFAULT_RESOURCES if one.plural == "tfclusters"))
 
 
 def uninstall_crd(world: World) -> None:
-    """Take the CRD away, and all TFClusters with it."""
     world.kube.uninstall("tfclusters")
 
 
 def lose_namespace(world: World) -> None:
-    """Delete a watched namespace, and with it the operator's rights in it; then let the operator crash."""
+    """Delete a watched namespace with the operator's permissions in it; then crash the operator."""
     world.kube.delete_namespace(OTHER)
 
     def authorize(request: Any) -> None:
@@ -87,17 +84,15 @@ def lose_namespace(world: World) -> None:
 
 
 def tamper_with_service(world: World) -> None:
-    """Point the Service elsewhere."""
     world.kube.patch("services", NAMESPACE, CLUSTER, {"spec": {"selector": {"app": "other"}}}, user="somebody")
 
 
 def tamper_with_view(world: World) -> None:
-    """Write nonsense into a view."""
     world.kube.patch("configmaps", NAMESPACE, f"{CLUSTER}-ps", {"data": {"cluster.json": "{"}}, user="somebody")
 
 
 def forge_resolver(world: World) -> None:
-    """Put a ConfigMap with other code in the place of the resolver, labelled as the operator labels its own."""
+    """Replace the resolver's ConfigMap with one that has other code and the operator's labels."""
     labels = {"app.kubernetes.io/managed-by": "tfcluster-operator", "tfcluster.dev/cluster": ""}
     world.remove("configmaps", dialect.RESOLVER)
     forged = {
@@ -109,7 +104,7 @@ def forge_resolver(world: World) -> None:
 
 
 def declare_two(spec: Mapping[str, Any]) -> Callable[[World], None]:
-    """Declare a cluster and, at once, another one like it: ``d``."""
+    """Declare a cluster and immediately another one like it: ``d``."""
 
     def act(world: World) -> None:
         world.declare(spec)
@@ -119,69 +114,66 @@ def declare_two(spec: Mapping[str, Any]) -> Callable[[World], None]:
 
 
 def open_the_ports(world: World) -> None:
-    """Let everybody reach every task, as somebody in a hurry does."""
+    """Allow all traffic to every task in the operator's NetworkPolicies."""
     for one in world.kube.list("networkpolicies", NAMESPACE):
         name = one["metadata"]["name"]
         world.kube.patch("networkpolicies", NAMESPACE, name, {"spec": {"ingress": [{}]}}, user="somebody")
 
 
 def protect_everybody(world: World) -> None:
-    """Let the budgets keep more pods than they should, and others' besides, as somebody in a hurry does."""
+    """Widen the PodDisruptionBudgets: too many pods, and pods of others."""
     for one in world.kube.list("poddisruptionbudgets", NAMESPACE):
         change = {"spec": {"minAvailable": 9, "selector": {"matchLabels": {"tfcluster.dev/job": None, "app": "other"}}}}
         world.kube.patch("poddisruptionbudgets", NAMESPACE, one["metadata"]["name"], change, user="somebody")
 
 
 def leave_no_room(world: World) -> None:
-    """Let the nodes have no room for gangs."""
     world.nodes.room_for_gangs = False
 
 
 def make_room(world: World) -> None:
-    """Let the nodes have room for gangs from now on."""
     world.nodes.room_for_gangs = True
     for one in world.kube.list("podgroups", NAMESPACE):
         world.nodes.place_gang(NAMESPACE, one["metadata"]["name"])
 
 
 def ask_for_less(world: World) -> None:
-    """Let the gangs be content with one pod, as somebody does who wants to see something run."""
+    """Lower the minimum of each PodGroup to one pod."""
     for one in world.kube.list("podgroups", NAMESPACE):
         change = {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
         world.kube.patch("podgroups", NAMESPACE, one["metadata"]["name"], change, user="somebody")
 
 
 def leave_no_quota(world: World) -> None:
-    """Let the queue have nothing to grant."""
+    """Set the quota of the queue to zero."""
     world.queue.set_quota(0)
 
 
 def grant(pods: int) -> Callable[[World], None]:
-    """Let the queue have quota for so many pods."""
+    """Set for how many pods the queue has quota."""
     return lambda world: world.queue.set_quota(pods)
 
 
 def preempt(world: World) -> None:
-    """Let the queue take back all that it granted, and have nothing more."""
+    """Evict all Workloads and set the quota to zero."""
     world.queue.quota = 0
     world.queue.take_back()
 
 
 def preempt_growth(world: World) -> None:
-    """Let the queue take back what it granted to tasks that were added, and have nothing more."""
+    """Evict the Workloads of added tasks and set the quota to zero."""
     world.queue.quota = 0
     world.queue.take_back(growth_only=True)
 
 
 def strip_notes(world: World) -> None:
-    """Take the annotations off all Workloads."""
     for found in world.kube.list("workloads", NAMESPACE):
         change = {"metadata": {"annotations": dict.fromkeys(found["metadata"]["annotations"])}}
         world.kube.patch("workloads", NAMESPACE, found["metadata"]["name"], change, user="somebody")
 
 
 def strip_labels(world: World) -> None:
-    """Take the operator's labels off all its objects."""
+    """Remove the operator's labels from all its objects."""
     for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
@@ -192,7 +184,7 @@ def strip_labels(world: World) -> None:
 
 
 def add_words(world: World) -> None:
-    """Let another controller put its condition and its finalizer on the TFCluster."""
+    """Add another controller's condition and finalizer to the TFCluster."""
     cluster = world.cluster()
     assert cluster is not None
     theirs = {
@@ -211,12 +203,12 @@ def add_words(world: World) -> None:
 
 
 def take_words_away(world: World) -> None:
-    """Let that controller take its finalizer off."""
+    """Remove the other controller's finalizer."""
     world.kube.patch("tfclusters", NAMESPACE, CLUSTER, {"metadata": {"finalizers": None}}, user="somebody")
 
 
 def kill_node(world: World) -> None:
-    """Let the node of the first worker fall silent, and somebody delete its pods."""
+    """Silence the first worker's node, then delete its pods as an administrator does."""
     pod = world.kube.get("pods", NAMESPACE, f"{CLUSTER}-worker-0")
     assert pod is not None
     world.nodes.kill(pod["spec"]["nodeName"])
@@ -231,12 +223,12 @@ def declare_huge(world: World) -> None:
 
 
 def huge_is_made(world: World) -> bool:
-    """Return whether the huge cluster begins to be made: its neighbour comes then."""
+    """Return whether creation of the huge cluster has begun: its neighbour is declared then."""
     return len(world.pods()) > _HUGE // 10
 
 
 def swap_pod(world: World) -> None:
-    """Put a stranger's pod in the place of the second worker, and edit the template before the operator sees it."""
+    """Replace the second worker's pod with a pod of another owner, and immediately edit the template."""
     name = f"{CLUSTER}-worker-1"
     world.faults.see_late("pods", 3.0)
     world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
@@ -249,14 +241,14 @@ def swap_pod(world: World) -> None:
 
 
 def swap_budget(world: World) -> None:
-    """Put a stranger's budget in the place of the workers'."""
+    """Replace the workers' PodDisruptionBudget with one of another owner."""
     world.faults.see_late("poddisruptionbudgets", 3.0)
     world.kube.delete("poddisruptionbudgets", NAMESPACE, f"{CLUSTER}-worker", user="somebody")
     stranger = {"metadata": {"name": f"{CLUSTER}-worker", **_FOREIGN}, "spec": {"maxUnavailable": 0}}
     world.kube.create("poddisruptionbudgets", NAMESPACE, stranger, user="somebody")
 
 
-# --- what strikes at a step
+# --- actions that strike at a step
 
 
 def _away(seconds: float) -> Callable[[World], None]:
@@ -268,14 +260,14 @@ def _away(seconds: float) -> Callable[[World], None]:
 
 
 def _compact(world: World) -> None:
-    """Forget all versions while the operator's watches are down: it has to list again."""
+    """Delete the event history while the operator's watches are down: it must list again."""
     _note(world, 1.0, blinds=True)
     world.operator.lose_connections()
     asyncio.get_running_loop().call_later(0.001, lambda: world.kube.compact(world.kube.revision))
 
 
 def _relist(world: World) -> None:
-    """Let the operator list again, and the API server answer as it was."""
+    """Make the operator list again; the API server answers as before."""
     world.faults.list_from_the_past()
     world.faults.over_at += 1.0
     world.operator.lose_connections()
@@ -301,7 +293,7 @@ def _sigterm(world: World) -> None:
 
 
 def _hand_over(world: World) -> None:
-    """Ask the leader to end: its standby leads within 3 s."""
+    """Send SIGTERM to the leader: its standby leads within 3 s."""
     _note(world, 3.0, blinds=True)
     world.background(world.acting().restart())
 
@@ -326,7 +318,7 @@ def _webhook_down(world: World) -> None:
 
 
 def _strip_owners(world: World) -> None:
-    """Take the owner references off a view; whoever did it deletes the view later."""
+    """Remove the owner references of a view, and delete the view later."""
     views = [
         one["metadata"]["name"]
         for one in world.kube.list("configmaps", NAMESPACE)
@@ -338,7 +330,6 @@ def _strip_owners(world: World) -> None:
 
 
 def _see_late(world: World) -> None:
-    """Let every watch of the operator lag behind."""
     for resource in (
         "pods",
         "configmaps",
@@ -352,7 +343,7 @@ def _see_late(world: World) -> None:
 
 
 def _finalizer(world: World) -> None:
-    """Put a finalizer on a pod, and take it off later."""
+    """Add a finalizer to a pod, and remove it later."""
     for pod in world.pods()[:1]:
         name = pod["metadata"]["name"]
         world.kube.patch("pods", NAMESPACE, name, {"metadata": {"finalizers": ["example.com/keep"]}}, user="somebody")
@@ -375,7 +366,7 @@ def _note(world: World, seconds: float, *, blinds: bool) -> None:
     world.faults.over_at = world.elapsed() + seconds
 
 
-#: What may strike at a step, by its name in plans.
+#: Actions that can strike at a step, by their name in plans.
 STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "API server away 10 s": _away(10.0),
     "API server away 90 s": _away(90.0),

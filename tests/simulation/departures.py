@@ -1,4 +1,4 @@
-"""The oracle of tasks that leave: who is to finish in the time of its drain must be told so."""
+"""The oracle of leaving tasks: tasks that can finish during their drain must be marked in the views."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SURPLUS_SINCE = "tfcluster.dev/surplus-since"
 
 
 def untold(history: Sequence[Any]) -> Iterator[str]:
-    """Name each revision at which a draining pod was marked, or a task called leaving, and the views say otherwise.
+    """Return the revisions with a draining pod or a leaving task that the views do not mark.
 
-    A view that could not be published yet, because the API server rejected it, is of an older epoch and says nothing.
+    A view that could not be published because the API server rejected it is of an older epoch and is ignored.
     """
     generations: dict[str, int] = {}
     views: dict[str, dict[str, Any]] = {}

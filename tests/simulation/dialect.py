@@ -1,4 +1,4 @@
-"""Where the shape of the API matters to the simulation: the one file that changes when a field moves."""
+"""The shape of the API as the simulation uses it: the only file that changes when a field moves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tfcluster_operator.resolver_sources import read_archive
 
-#: The actions of plans in which there are two operators, who elect a leader; elsewhere there is one, without election.
+#: Actions of plans with two operators and leader election; other plans have one operator without election.
 ELECTED: Final = frozenset({"leader dies", "leader hands over", "second operator"})
-#: Who the operator is to the API server.
+#: The operator's user name at the API server.
 OPERATOR: Final = "operator"
 NAMESPACE: Final = "default"
 CLUSTER: Final = "c"
@@ -24,30 +24,29 @@ ANNOTATION_REPLACEMENT: Final = "tfcluster.dev/replacement"
 ANNOTATION_ASKED_AT: Final = "tfcluster.dev/asked-at"
 
 
-#: The resolver as it is delivered, and the ConfigMap that all pods of a namespace mount: no TFCluster owns it.
+#: The delivered resolver, and the ConfigMap that all pods of a namespace mount; it does not have an owner reference.
 ARCHIVE: Final = read_archive().content
 RESOLVER: Final = f"tfcluster-resolver-{hashlib.sha256(ARCHIVE).hexdigest()[:32]}"
 
 
 def is_our_copy(body: Mapping[str, Any]) -> bool:
-    """Return whether a ConfigMap holds the resolver, as the operator delivers it."""
+    """Return whether a ConfigMap holds the resolver as the operator delivers it."""
     files = {name: base64.b64decode(text) for name, text in (body.get("binaryData") or {}).items()}
     return files == {"tfcluster_resolver.zip": ARCHIVE} and not body.get("data") and body.get("immutable") is True
 
 
 def rolling_update(max_unavailable: int | str) -> dict[str, Any]:
-    """Declare a rolling update."""
     return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable}}
 
 
 def record_of(status: Mapping[str, Any], job: str) -> dict[str, Any]:
-    """Return all that a status says of one job, the operator's own notes included."""
+    """Return the whole status of a job, including the operator's own records."""
     notes = ((status.get("internal") or {}).get("jobs") or {}).get(job) or {}
     return {**((status.get("jobs") or {}).get(job) or {}), **notes}
 
 
 def completed(record: Mapping[str, Any]) -> set[int]:
-    """Read which tasks of a job are complete, from the form "0-2,5"."""
+    """Parse the complete tasks of a job from the form "0-2,5"."""
     told = record.get("completed") or ""
     parts = told.split(",") if isinstance(told, str) else [str(one) for one in told]
     found: set[int] = set()
@@ -57,18 +56,16 @@ def completed(record: Mapping[str, Any]) -> set[int]:
 
 
 def condition(cluster: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
-    """Return one condition of a TFCluster, an empty object where there is none."""
     told = ((cluster or {}).get("status") or {}).get("conditions") or ()
     return next((one for one in told if one["type"] == kind), {})
 
 
 def reason(status: Mapping[str, Any], kind: str) -> str:
-    """Return the reason of a condition, "" where it is not told."""
     return next((str(one["reason"]) for one in status.get("conditions") or () if one["type"] == kind), "")
 
 
 def verdict(status: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the condition by which a cluster is over, and its reason."""
+    """Return the condition that ended a cluster, and its reason."""
     for one in status.get("conditions") or ():
         if one["type"] in {"Succeeded", "Failed"} and one["status"] == "True":
             return one["type"], one["reason"]

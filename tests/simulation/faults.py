@@ -1,7 +1,7 @@
-"""What goes wrong between the operator and the API server: requests, answers and lines of watches.
+"""Faults between the operator and the API server: in requests, in responses and in lines of watches.
 
-One fault at most in a run, where the plan's trigger says; all else passes.  What was met is kept, so that a clean run
-tells where plans can strike.
+A run has at most one fault, at the plan's trigger. A clean run records each request and line, and plans are generated
+from the record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simulation.plans import Line, Plan, Write, stable
 from support.memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-#: What a plan may do to a write, and to a line of a watch.
+#: Faults of a write, and of a line of a watch.
 WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s", "leader dies")
 LINE_ACTIONS: Final = (
     *("drop", "duplicate", "swap", "coalesce", "hold 0.3 s", "hold 5 s", "hold 75 s"),
@@ -24,21 +24,21 @@ LINE_ACTIONS: Final = (
 )
 _REASONS: Final = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 _REFUSED_FOR: Final = 10.0
-#: A line that is held continues with the next one, which comes within so many seconds.
+#: After this number of seconds, a held line is sent, before the next one.
 _BOOKMARK: Final = 61.0
-#: A process that crashed is back, with its lists in, after so many seconds.
+#: After this number of seconds, a crashed process runs again and has its lists.
 _BACK_AFTER: Final = 1.0
-#: A standby leads so many seconds after its leader's death: the lease's duration and two.
+#: A standby leads this number of seconds after its leader's death: the lease's duration and two.
 _TAKEN_OVER_AFTER: Final = 17.0
 
 
 def _refusal(code: int, message: str) -> Refusal:
-    """Make the API server's words for a request that it rejects."""
+    """Build the API server's message for a request that it rejects."""
     return Refusal(code, _REASONS.get(code, "Timeout"), message, retry_after=1 if code == 429 else None)
 
 
 def _error(code: int) -> bytes:
-    """Make the line by which the API server ends a watch."""
+    """Build the line that ends a watch with an error."""
     error = {"type": "ERROR", "object": _refusal(code, "the simulation breaks the watch").as_object()}
     return json.dumps(error).encode() + b"\n"
 
@@ -47,7 +47,7 @@ class Faults(Interceptor):
     """The operator's connection, as the plan wants it.
 
     Args:
-        plan: what goes wrong, and when.
+        plan: the fault and its trigger.
         crash: kills the process whose request it is.
         recording: whether the lines that pass are kept.
     """
@@ -68,16 +68,16 @@ class Faults(Interceptor):
         self._slow: dict[str, float] = {}
         self._stale: dict[tuple[str, str], Answer] = {}
         self._lists: dict[tuple[str, str], list[Answer]] = {}
-        #: Every write and every line that passed, in order.
+        #: Every write and every line that was sent, in order.
         self.writes: list[Write] = []
         self.lines: list[Line] = []
-        #: Whether the trigger was met, and when its effect was over, by the loop's clock.
+        #: Whether the trigger was met, and when its effect ended, by the loop's clock.
         self.met = False
         self.began_at = 0.0
         self.over_at = 0.0
-        #: Whether the fault keeps the operator from seeing or telling the truth.
+        #: Whether the fault prevents the operator from observing or reporting the true state.
         self.blinds = False
-        #: Who listens: for the trace.
+        #: Receives the trace.
         self.tell: Callable[[str], None] = lambda _: None
 
     # --- requests
@@ -140,9 +140,9 @@ class Faults(Interceptor):
                 await self._die()
             self._begin(blinds=request.resource == "tfclusters")
             raise ConnectionLost("the answer is lost")
-        # A look at one object is answered by what is stored; it is lists for a watch that a lagging cache answers.
+        # A GET of one object is answered from the store; lists for a watch come from a lagging cache.
         if request.verb == "list" and "fieldSelector" not in request.params:
-            # The same question, not only the same path: metadata alone is another list.
+            # A request is identical only if its Accept header is: a metadata-only list is another request.
             asked = sorted((name, value) for name, value in request.params.items() if name != "continue")
             key = (request.resource, f"{request.path} {asked} {request.headers.get('Accept', '')}")
             self._lists.setdefault(key, []).append(answer)
@@ -163,7 +163,7 @@ class Faults(Interceptor):
 
     async def opened(self, request: Request) -> None:
         if self._held and self._held[0].resource == request.resource:
-            # The line was lost with its connection: the new watch begins before it.
+            # The line was lost with its connection: the new watch starts before it.
             self._held, self.over_at = None, _now()
             self._begin(blinds=True)
 
@@ -218,7 +218,7 @@ class Faults(Interceptor):
         first, second = json.loads(held), json.loads(line)
         same = first["object"]["metadata"]["name"] == second["object"]["metadata"]["name"]
         if self._action == "swap":
-            # The API server tells the changes of one object in their order, whatever else it does.
+            # The API server sends the changes of one object in order.
             return (held, line) if same else (line, held)
         if not same or second["type"] == "DELETED":
             return (held, line)
@@ -229,26 +229,25 @@ class Faults(Interceptor):
     # --- the whole API server
 
     def go_away(self, seconds: float) -> None:
-        """Let nobody reach the API server for so long; open watches break."""
+        """Make the API server unreachable for this number of seconds; open watches break."""
         self._begin(blinds=True)
         self.over_at = _now() + seconds
         self._away.set()
         asyncio.get_running_loop().call_later(seconds, self._away.clear)
 
     def see_late(self, resource: str, seconds: float) -> None:
-        """Let every watch of a resource say nothing for so long."""
+        """Silence every watch of a resource for this number of seconds."""
         self._begin(blinds=True)
         self._slow[resource] = _now() + seconds
         self.over_at = max(self.over_at, self._slow[resource])
 
     def list_from_the_past(self) -> None:
-        """Let the next list of each resource be answered as it was before: by an API server that lags behind."""
+        """Answer the next list of each resource from an older version, as an API server with a lagging cache does."""
         self._begin(blinds=True)
         self._stale = {key: answers[-1] for key, answers in self._lists.items()}
         self._relist = {resource for resource, _ in self._lists}
 
     def end(self) -> None:
-        """Let nothing go wrong any more."""
         self._stale.clear()
         self._relist.clear()
         self._gone.clear()

@@ -1,4 +1,4 @@
-"""What the leader's metrics must say when all is quiet: the same as the API server."""
+"""The oracle of metrics: when the world is quiet, the leader's metrics must agree with the API server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROLES = ("chief", "master", "worker", "ps", "evaluator")
 
 
 def differences(world: World) -> list[str]:
-    """Name in what the gauges of the operator that leads differ from what there is."""
+    """Return the differences between the leader's gauges and the objects of the API server."""
     leader = world.acting()
     if leader.engine is None or not leader.leads:
         return []
@@ -38,7 +38,7 @@ def differences(world: World) -> list[str]:
 def _clusters(world: World) -> Iterator[dict[str, Any]]:
     try:
         found = world.kube.list("tfclusters")
-    except Refusal:  # the CRD is not there
+    except Refusal:  # the CRD is not installed
         return
     for one in found:
         watched = not world.namespaces or one["metadata"]["namespace"] in world.namespaces
@@ -57,7 +57,7 @@ def _conditions(clusters: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _awaited(cluster: dict[str, Any]) -> bool:
-    """Return whether a cluster should be ready and is not."""
+    """Return whether a cluster should be ready but is not."""
     over = "True" in {_condition(cluster, kind) for kind in ("Ready", "Succeeded", "Failed")}
     return not over and not cluster["spec"].get("suspend") and "deletionTimestamp" not in cluster["metadata"]
 
@@ -70,7 +70,7 @@ def _declared(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _ready(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
-    # What a cluster says of itself is held against its pods by the oracle of lies.
+    # The oracle of lies compares a cluster's status with its pods.
     return (
         ((job,), of["ready"])
         for cluster in clusters

@@ -1,4 +1,4 @@
-"""Making plans from clean runs: wherever a run wrote, saw or waited, something goes wrong in a plan."""
+"""Generate plans from clean runs: a plan injects a fault at each write, watch line or step of a run."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from simulation.workloads import WORKLOADS
 
 _One = TypeVar("_One")
 
-#: How many of the places of one kind each action strikes in a workload; crashes strike every write, before and after.
+#: The number of places of one kind that each action strikes in a workload; crashes strike every write, before and
+#: after.
 _WRITES_OF_A_KIND: Final = 2
 _LINES_OF_A_KIND: Final = 1
-#: What strikes some writes only.
+#: Faults that strike only some writes.
 _THINNED: Final = tuple(one for one in WRITE_ACTIONS if one not in {"crash", "leader dies"})
-#: Strikes one step of a workload: what follows takes seconds to simulate.
+#: These strike one step of a workload: the simulation of their consequences takes seconds.
 _ONCE: Final = ("API server away 10 min",)
-#: What is put right only in a cluster that is not over.
+#: The operator corrects these only in a cluster that has not ended.
 _UNREPAIRED: Final = "owner stripped"
 
 
 def plans_of(clean: Outcome) -> Iterator[Plan]:
-    """Make the plans of one workload."""
     workload = WORKLOADS[clean.plan.workload]
     yield Plan(workload.name)
     if workload.undisturbed or clean.unfinished or clean.error:
-        return  # what does not come to its end undisturbed is complained of once
+        return  # a workload that does not end undisturbed is reported once
     for plan in (*_at_writes(clean), *_at_lines(clean), *_at_steps(clean, len(workload.steps))):
         if not (workload.crashes and plan.action in dialect.ELECTED):
             yield plan
@@ -64,13 +64,14 @@ def _at_steps(clean: Outcome, steps: int) -> Iterator[Plan]:
     over = _over_at(clean)
     for number, action in enumerate(STEP_ACTIONS):
         for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
-            # When a cluster is over, nothing of it is made again or put right: docs/explanation/lifecycle.md.
+            # When a cluster has ended, the operator re-creates or corrects nothing of it:
+            # docs/explanation/lifecycle.md.
             if step < over or action != _UNREPAIRED:
                 yield Plan(clean.plan.workload, Step(step), action)
 
 
 def _over_at(clean: Outcome) -> int:
-    """Tell at which step the cluster ends or is deleted; a number that no step has where neither happens."""
+    """Return the step that ends or deletes the cluster; otherwise a number higher than any step."""
     for number, found in enumerate(clean.steps.values()):
         conditions = found.get("tfclusters/c", {}).get("status", {}).get("conditions", {})
         ended = any(conditions.get(kind, {}).get("status") == "True" for kind in ("Succeeded", "Failed"))
@@ -87,7 +88,7 @@ def _grouped(found: Iterable[_One], kind: Callable[[_One], Hashable]) -> list[Se
 
 
 def _some(group: Sequence[_One], most: int, number: int) -> Iterator[_One]:
-    """Choose some of a group, spread over it, and others for each action."""
+    """Choose evenly spread members of a group, different ones for each action."""
     count = min(most, len(group))
     for part in range(count):
         low, high = part * len(group) // count, (part + 1) * len(group) // count
@@ -95,7 +96,7 @@ def _some(group: Sequence[_One], most: int, number: int) -> Iterator[_One]:
 
 
 def sampled(plans: Sequence[Plan], named: Iterable[Plan]) -> list[Plan]:
-    """Choose by rule: every clean run, each fault once in each workload, a crash on each side of each kind of write."""
+    """Choose every clean run, each fault once per workload, and a crash on each side of each kind of write."""
     kept = set(named)
     groups: dict[Hashable, list[Plan]] = defaultdict(list)
     for plan in plans:
@@ -103,6 +104,6 @@ def sampled(plans: Sequence[Plan], named: Iterable[Plan]) -> list[Plan]:
         if isinstance(plan.trigger, Write) and plan.action == "crash":
             groups[plan.workload, plan.kind, plan.trigger.verb, plan.trigger.resource].append(plan)
     for group in groups.values():
-        # The text decides, so that a new plan in one group moves the choice in no other.
+        # The order depends on the text, so that a new plan in one group does not change the choice in others.
         kept.add(min(group, key=lambda one: zlib.crc32(str(one).encode())))
     return [plan for plan in plans if plan in kept]

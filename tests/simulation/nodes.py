@@ -1,4 +1,4 @@
-"""The nodes of the simulated cluster: they run pods, let programs end, and obey deletions, each by its own clock.
+"""The nodes of the simulated cluster: they run pods, end programs and delete pods, each node with its own clock.
 
 They also keep the truth: a :class:`Fact` for each pod, by the one clock that is right.
 """
@@ -15,26 +15,26 @@ from properties.reference_life import Fact
 from simulation import dialect
 from support.memory_kubernetes import Change, MemoryKubernetes, Refusal
 
-#: Seconds from a pod's creation to its node, from there to its program's start, and from SIGTERM to its end.
+#: Seconds from creation to scheduling, from scheduling to the program's start, and from SIGTERM to its end.
 _TO_NODE: Final = 0.1
 _TO_START: Final = 0.3
 _TO_END: Final = 0.5
-#: The kubelet tells of a container's end first, and of the pod's phase later.
+#: The kubelet reports the end of a container first, and the pod's phase later.
 _TO_PHASE: Final = 0.2
 _USER: Final = "kubelet"
-#: An exit code for a program that obeys SIGTERM by ending with 143, as `serve` does.
+#: The exit code of a program that obeys SIGTERM by ending with 143, as `serve` does.
 _OBEYED: Final = 143
 
 Name = tuple[str, str]
 
 
 def spell(seconds: float) -> str:
-    """Spell a time as the API does."""
+    """Format a time as the API does."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Nodes:
-    """Two nodes; pods go to them in turn.
+    """Two nodes that get pods in turn.
 
     Args:
         kube: the API server.
@@ -45,30 +45,30 @@ class Nodes:
         self._kube = kube
         self._now = now
         self._turn = itertools.cycle(("node-0", "node-1"))
-        #: How far each node's clock is off, in seconds.
+        #: The error of each node's clock, in seconds.
         self.offsets: dict[str, float] = {"node-0": 0.0, "node-1": 0.0}
-        #: What truly became of each pod that exists.
+        #: The true state of each pod that exists.
         self.facts: dict[Name, Fact] = {}
-        #: The labels of each pod, by its UID, and the UID of its controller: as it was created.
+        #: The labels of each pod and the UID of its controller at creation, by the pod's UID.
         self._labels: dict[str, dict[str, str]] = {}
         self.owners: dict[str, str] = {}
-        #: Nodes that do not answer any more.
+        #: Nodes that no longer answer.
         self.dead: set[str] = set()
-        #: With what exit code a program obeys SIGTERM, by pod name.
+        #: The exit code after SIGTERM, by pod name.
         self.obeys_with: dict[str, int] = {}
-        #: Pods whose program never becomes ready, by pod name.
+        #: Pods whose program never becomes ready, by name.
         self.never_ready: set[str] = set()
-        #: One write from creation to readiness: for clusters of thousands of pods.
+        #: Set a pod ready in the first write after its creation: for clusters of thousands of pods.
         self.hurried = False
-        #: Whether there is room for the pods of PodGroups; without it those wait, and all others have room.
+        #: Whether the pods of PodGroups have room; without it they wait, and all others are scheduled.
         self.room_for_gangs = True
-        #: Since when each PodGroup that has found no room was there, in seconds since the epoch, by name.
+        #: When each PodGroup that has no room was created, in seconds since the epoch, by name.
         self.waiting_groups: dict[Name, float] = {}
-        #: Called whenever the truth about a pod has changed.
+        #: Called after each change of a Fact.
         self.changed: Callable[[], None] = lambda: None
         kube.subscribers.append(self._learn)
 
-    # --- what the API server tells
+    # --- changes that the API server reports
 
     def _learn(self, change: Change) -> None:
         if change.resource == "podgroups" and change.type != "DELETED":
@@ -93,7 +93,7 @@ class Nodes:
             fact.kept = fact.ended_at is not None
 
     def _later(self) -> None:
-        # A change is told while it is being written: who looks at the world waits until that is over.
+        # A change is reported while it is being written: observers must wait until that is complete.
         asyncio.get_running_loop().call_soon(self.changed)
 
     def _pod(self, name: Name) -> dict[str, Any] | None:
@@ -110,7 +110,7 @@ class Nodes:
             self.place_gang(name[0], group)
 
     def place_gang(self, namespace: str, group: str) -> None:
-        """Find places for the pods of a PodGroup, as the scheduler does: for so many as it asks for, or for none."""
+        """Find places for the number of pods that a PodGroup asks for, or for none, as the scheduler does."""
         found = self._kube.get("podgroups", namespace, group)
         if found is None:
             return
@@ -183,7 +183,7 @@ class Nodes:
             self._later()
 
     def _stop(self, name: Name, uid: str) -> None:
-        """Let the program end, say so, and let the pod go."""
+        """End the program, report it, and delete the pod."""
         pod, fact = self._pod(name), self._fact(name, uid)
         if pod is None or fact is None or pod["metadata"]["uid"] != uid or self._is_dead(pod):
             return
@@ -200,7 +200,6 @@ class Nodes:
     # --- what happens on a node
 
     def exit(self, name: str, code: int, namespace: str = dialect.NAMESPACE) -> None:
-        """Let a program end by itself."""
         key = (namespace, name)
         pod, fact = self._pod(key), self.facts.get(key)
         if pod is None or fact is None:
@@ -222,7 +221,7 @@ class Nodes:
             self._tell(name, phase="Succeeded" if fact.code == 0 else "Failed")
 
     def take(self, name: str, how: str = "Evicted", namespace: str = dialect.NAMESPACE) -> None:
-        """Let the kubelet evict a pod."""
+        """Evict a pod as the kubelet does."""
         key = (namespace, name)
         pod, fact = self._pod(key), self.facts.get(key)
         if pod is None or fact is None:
@@ -237,7 +236,7 @@ class Nodes:
         self.changed()
 
     def kill(self, node: str) -> None:
-        """Let a node fall silent forever; the control plane says so of its pods."""
+        """Silence a node forever; the control plane updates its pods."""
         self.dead.add(node)
         for name, fact in list(self.facts.items()):
             pod = self._pod(name)
@@ -256,7 +255,7 @@ class Nodes:
         return spell(self._now() + self.offsets.get(pod["spec"].get("nodeName", ""), 0.0))
 
     def _ended(self, pod: Mapping[str, Any], code: int, only: str | None = None) -> list[dict[str, Any]]:
-        """Tell of the containers after one of them, or all, ended."""
+        """Report the containers after one or all of them ended."""
         told = []
         main = only if any(one["name"] == only for one in pod["spec"]["containers"]) else None
         for one in pod["status"].get("containerStatuses") or ():

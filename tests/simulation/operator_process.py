@@ -1,4 +1,4 @@
-"""The operator's process in the simulation: the real engine on an in-memory session; it starts, crashes, stops."""
+"""The operator's process in the simulation: the real engine on an in-memory session; it starts, crashes and stops."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
 SERVER: Final = "http://memory"
-#: How long a process that died takes to be back, in seconds.
+#: Seconds until a crashed process runs again.
 _RESTART: Final = 0.5
 
 sessions.install()
 
 
 class _Line(Interceptor):
-    """The process's connection: nothing leaves it after its death."""
+    """The process's connection: it sends nothing after the process's death."""
 
     def __init__(self, faults: Interceptor) -> None:
         self._faults = faults
@@ -58,12 +58,12 @@ class Operator:
 
     Args:
         kube: the API server.
-        faults: what goes wrong between the two.
+        faults: the faults of the connection.
         wall: the machine's clock, which may step.
-        namespaces: what it is told to watch; none means all.
-        name: its identity in the election; empty where there is none.
-        archive: the resolver that it delivers, if not its own.
-        metrics: where its passes are counted, over all its starts.
+        namespaces: the namespaces that it watches; empty means all.
+        name: its identity in the election; empty without election.
+        archive: the resolver to deliver instead of its own.
+        metrics: the registry that counts its reconciles, over all its starts.
     """
 
     def __init__(
@@ -83,22 +83,19 @@ class Operator:
         self._name = name
         self._namespaces = namespaces
         self._metrics = metrics
-        #: What it delivers from its next start on.
         self.archive = archive
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
         self._session: MemorySession | None = None
-        #: Whether it leads.
         self.standing: Election | None = None
-        #: What it works with.
         self.engine: Engine | None = None
         self._over = False
-        #: When it was started last, and how often it was, by the loop's clock.
+        #: When it was started last, by the loop's clock, and how often.
         self.started_at = 0.0
         self.starts = 0
-        #: The errors by which it ended without being told to.
+        #: Errors that ended it unexpectedly.
         self.deaths: list[BaseException] = []
-        #: What it is called when it restarts or dies: for the trace.
+        #: Called with the name of each restart or crash, for the trace.
         self.tell: Callable[[str], None] = lambda _: None
 
     @property
@@ -110,7 +107,6 @@ class Operator:
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Start the process."""
         if self._over or self.runs:
             return
         loop = asyncio.get_running_loop()
@@ -121,17 +117,16 @@ class Operator:
         self._task = loop.create_task(self._run(self._line))
 
     def crash(self) -> None:
-        """End without a word, and start again soon after."""
+        """Crash without any cleanup, and start again soon after."""
         self._end("crashes")
         asyncio.get_running_loop().call_later(_RESTART, self.start)
 
     def stop(self) -> None:
-        """End for good."""
         self._over = True
         self._end("stops")
 
     async def end(self) -> None:
-        """Obey SIGTERM as the process does."""
+        """Exit after SIGTERM as the process does."""
         self._over = True
         self.tell("is asked to end")
         task, self._task = self._task, None
@@ -144,13 +139,12 @@ class Operator:
             await self.standing.release()
 
     async def restart(self) -> None:
-        """Obey SIGTERM as the process does, and start again."""
+        """Exit after SIGTERM as the process does, and start again."""
         await self.end()
         self._over = False
         self.start()
 
     def lose_connections(self) -> None:
-        """Break every watch that is open."""
         if self._session is not None:
             self._session.lose_connections()
 
@@ -163,7 +157,7 @@ class Operator:
         self._task = None
 
     async def _run(self, line: _Line) -> None:
-        """Do as the process does: the engine, kopf, and the election."""
+        """Run the engine, kopf and the election as the process does."""
         session = self._session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
         elapsed = asyncio.get_running_loop().time
         clock = clocks.steady(self._wall, elapsed)
@@ -202,5 +196,5 @@ class Operator:
             return Election(None)
         requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
         lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
-        # Every process is another candidate.
+        # Every process is a new candidate.
         return Election(lease, f"{self._name}-{self.starts}", clock=clock)

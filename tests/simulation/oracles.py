@@ -1,4 +1,4 @@
-"""What must hold of every run, whatever went wrong in it."""
+"""Properties that every run must have, independent of its fault."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tfcluster_resolver import contract
 from tfcluster_resolver.cluster import own_task
 
 _REFERENCES: Final = Path(__file__).parent / "references"
-#: How long a status may be untrue after the fault, in seconds.
+#: The maximal time for which a status can be untrue after the fault, in seconds.
 _LIE_AT_MOST: Final = 5.0
 _GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
-#: What takes no pod away: what was lost is then counted as in an undisturbed run.
+#: These delete no pod: losses are counted as in an undisturbed run.
 _TAKE_NO_POD: Final = frozenset({"crash", "leader dies", "leader hands over", "answer lost"})
-#: In these somebody hides pods or swaps them: an operator that has just started cannot tell that from a loss.
+#: These hide or replace pods: an operator that has just started cannot distinguish that from a loss.
 _TAKE_PODS: Final = frozenset({"tampering", "swapped pod"})
 _NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
 
@@ -33,22 +33,20 @@ Deeds = Counter[str]
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one run."""
-
     plan: Plan
-    #: The snapshot after each step, and the names of steps whose consequences did not come.
+    #: The snapshot after each step, and the names of steps that were not completed.
     steps: dict[str, Any] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
     creates: Deeds = field(default_factory=Counter)
     deletes: Deeds = field(default_factory=Counter)
-    #: Deletions by anybody but the operator.
+    #: Deletions by other actors.
     others: Deeds = field(default_factory=Counter)
-    #: What was written although nothing was left to do.
+    #: Writes after the last step was complete.
     late: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     lies: list[str] = field(default_factory=list)
     ledger: list[str] = field(default_factory=list)
-    #: In what the metrics differ from what there is.
+    #: Differences between the metrics and the objects.
     gauges: list[str] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
     error: str = ""
@@ -63,7 +61,7 @@ class Outcome:
 
 
 def learn(outcome: Outcome) -> None:
-    """Keep what came of a clean run as the reference of its workload."""
+    """Save the outcome of a clean run as the reference of its workload."""
     before: Any = {}
     steps = {}
     for name, found in outcome.steps.items():
@@ -78,7 +76,7 @@ def learn(outcome: Outcome) -> None:
 
 
 def _lines(told: Mapping[str, Any], depth: int) -> str:
-    """Write JSON with each object of a snapshot on a line of its own, for diffs that people can read."""
+    """Serialize JSON with one object of a snapshot per line, for readable diffs."""
 
     def value(of: Any) -> str:
         return _lines(of, depth - 1) if depth and isinstance(of, Mapping) and of else json.dumps(of)
@@ -87,12 +85,11 @@ def _lines(told: Mapping[str, Any], depth: int) -> str:
 
 
 def path_of(workload: str) -> Path:
-    """Return the file of a workload's reference."""
     return _REFERENCES / f"{workload.replace(' ', '-').replace(chr(39), '')}.json"
 
 
 def reference(workload: str) -> dict[str, Any]:
-    """Read the reference of a workload, its snapshots whole; an empty one where nothing was learnt yet."""
+    """Return the reference of a workload with full snapshots; empty if it was never recorded."""
     path = path_of(workload)
     empty: dict[str, Any] = {"steps": {}, "creates": {}, "deletes": {}, "others": {}}
     told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
@@ -107,7 +104,7 @@ def reference(workload: str) -> dict[str, Any]:
 
 
 def judge(outcome: Outcome, wanted: Mapping[str, Any]) -> list[str]:
-    """Name everything that is wrong with a run."""
+    """Return everything that is wrong with a run."""
     if outcome.error:
         return [f"error: {outcome.error}"]
     return [
@@ -136,7 +133,7 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
 
 def _deeds(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
     for what, done in outcome.creates.items():
-        # What others deleted beyond what they delete in a clean run has to be made again.
+        # The operator must re-create what others deleted beyond the deletions of a clean run.
         more = max(0, outcome.others[what] - wanted["others"].get(what, 0))
         if done > wanted["creates"].get(what, 0) + more:
             yield f"{what} is created {done} times, not {wanted['creates'].get(what, 0)}"
@@ -149,7 +146,7 @@ def _deeds(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def count(outcome: Outcome, history: Sequence[Any], moments: Mapping[int, Moment]) -> None:
-    """Count what took effect: objects that came, and objects that were asked to go."""
+    """Count the objects that were created, and those whose deletion was requested."""
     leaving: set[str] = set()
     for revision, kind, resource, body in history:
         if resource in _NOT_COUNTED or body["metadata"].get("namespace") != dialect.NAMESPACE:
@@ -167,12 +164,12 @@ def count(outcome: Outcome, history: Sequence[Any], moments: Mapping[int, Moment
             if user == dialect.OPERATOR:
                 outcome.deletes[what] += 1
             elif user != _GARBAGE_COLLECTOR:
-                # What was made for a TFCluster that is gone, and collected, should not have been made.
+                # Objects of a deleted TFCluster that were garbage collected should not have been created.
                 outcome.others[what] += 1
 
 
 def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which a task had two live pods, or a pod came before its view or the true resolver."""
+    """Return the revisions with two live pods of a task, or with a pod before its view or the true resolver."""
     living: dict[str, tuple[str, str, str]] = {}
     maps: set[tuple[str, str]] = set()
     for revision, kind, resource, body in history:
@@ -202,7 +199,7 @@ def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
 
 
 def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which a pod of an isolated cluster came before a NetworkPolicy that selects it."""
+    """Return the revisions with a pod of an isolated cluster before a NetworkPolicy that selects it."""
     selectors: dict[str, dict[str, Any]] = {}
     isolated: set[str] = set()
     for revision, kind, resource, body in history:
@@ -222,7 +219,7 @@ def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterat
 
 
 def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which a pod came with another TF_CONFIG than the view that was published said."""
+    """Return the revisions that created a pod with a TF_CONFIG other than in the published view."""
     views: dict[tuple[str, str], dict[str, str]] = {}
     wanted: set[str] = set()
     for revision, kind, resource, body in history:
@@ -232,7 +229,7 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
         elif resource == "tfclusters" and body["spec"].get("resolver", {}).get("tfConfig") == "Environment":
             wanted.add(metadata["uid"])
         elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
-            # An admission plug-in may put a container of its own before all others.
+            # An admission plug-in can put a container before all others.
             container = next(one for one in body["spec"]["containers"] if one["name"] == "tensorflow")
             variables = {entry["name"]: entry.get("value") for entry in container["env"]}
             said = variables.get("TF_CONFIG")
@@ -247,7 +244,7 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
 
 
 def unpaid(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which, by the operator, a cluster in a queue had more pods than quota."""
+    """Return the revisions in which the operator gave a queued cluster more pods than quota."""
     queued: set[str] = set()
     alive: dict[str, set[str]] = defaultdict(set)
     quota: dict[str, dict[str, int]] = defaultdict(dict)
@@ -267,13 +264,13 @@ def unpaid(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
         elif kind != "DELETED":
             quota[owner][metadata["name"]] = granted(body)
         elif by_operator:
-            # Who deletes one behind the operator's back takes the quota from under the pods.
+            # Only the operator's deletions count: a user's deletion takes the quota of running pods.
             quota[owner].pop(metadata["name"], None)
         if owner in queued and by_operator and len(alive[owner]) > sum(quota[owner].values()):
             yield f"{len(alive[owner])} pods and quota for {sum(quota[owner].values())} at revision {revision}"
 
 
-# --- does the status tell the truth?
+# --- is the status true?
 
 
 @dataclass(slots=True)
@@ -286,7 +283,7 @@ class _Told:
 def lies(
     history: Sequence[Any], moments: Mapping[int, Moment], *, end: float, blind: tuple[float, float] | None
 ) -> Iterator[str]:
-    """Name each time for which a status was untrue for longer than it may be."""
+    """Return the times at which a status was untrue for longer than permitted."""
     told: dict[str, _Told] = {}
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     for revision, kind, resource, body in history:

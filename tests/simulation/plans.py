@@ -1,4 +1,4 @@
-"""A plan is data: which workload, when something goes wrong, and what.  Its JSON text is its name everywhere."""
+"""Plans as data: a workload, a trigger and an action. The JSON text of a plan is its name everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVENT: Final = re.compile(r"^(.+)\.[0-9a-f]{6,}$")
 
 
 def stable(resource: str, name: str) -> str:
-    """Return a name that is the same in every run: digests and times in it are masked."""
+    """Return a name that is the same in every run, with digests and times masked."""
     if resource == "events":
         return _EVENT.sub(r"\1.*", name)
     return _DIGEST.sub(r"\1resolver-*", name)
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The moment at which a step of the workload begins, by its number from 0."""
+    """The start of a step of the workload, numbered from 0."""
 
     step: int
 
@@ -52,12 +52,12 @@ Trigger = Write | Line | Step
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of a workload in which one thing goes wrong; nothing does where there is no trigger.
+    """One run of a workload with one fault, or none if it does not have a trigger.
 
     Attributes:
         workload: its name.
-        trigger: when.
-        action: what, by its name in :mod:`simulation.faults` or :mod:`simulation.actors`.
+        trigger: when the fault occurs.
+        action: the name of the fault in :mod:`simulation.faults` or :mod:`simulation.actors`.
     """
 
     workload: str
@@ -73,17 +73,17 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """What goes wrong, as the figures group it."""
+        """The group of the fault in the figures."""
         when = f" {self.trigger.when}" if isinstance(self.trigger, Write) and self.action == "crash" else ""
         where = {Write: "write", Line: "line", Step: "step"}.get(type(self.trigger), "clean")  # type: ignore[arg-type]  # None is clean
         return f"{where}: {self.action}{when}" if self.trigger else "clean"
 
 
 def read(text: str) -> Plan:
-    """Read a plan from its text.
+    """Parse a plan.
 
     Raises:
-        ValueError: the text is no plan.
+        ValueError: the text is not a plan.
     """
     told = json.loads(text)
     trigger = told.get("trigger")

@@ -1,4 +1,4 @@
-"""A queue in the simulated world: it grants quota to Workloads in their order, and takes it back, as Kueue does."""
+"""A queue in the simulated world: it grants quota to Workloads in order, and evicts them, as Kueue does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulation.dialect import NAMESPACE
 from simulation.nodes import spell
 from support.memory_kubernetes import Change, MemoryKubernetes
 
-#: How long it thinks, in seconds.
+#: Seconds until it decides.
 _THINKS: Final = 0.05
 _USER: Final = "kueue"
 
@@ -26,7 +26,7 @@ class Queue:
     def __init__(self, kube: MemoryKubernetes, now: Callable[[], float]) -> None:
         self._kube = kube
         self._now = now
-        #: For how many pods there is quota.
+        #: The quota, in pods.
         self.quota = 100
         kube.subscribers.append(self._learn)
 
@@ -35,19 +35,19 @@ class Queue:
             asyncio.get_running_loop().call_later(_THINKS, self.look)
 
     def set_quota(self, pods: int) -> None:
-        """Change for how many pods there is quota; what has some keeps it."""
+        """Change the quota, in pods; admitted Workloads keep theirs."""
         self.quota = pods
         self.look()
 
     def take_back(self, *, growth_only: bool = False) -> None:
-        """Evict every Workload that has quota, or those of tasks that were added."""
+        """Evict every admitted Workload, or only those of added tasks."""
         for one in self._kube.list("workloads", NAMESPACE):
             if has_quota(one) and not (growth_only and one["metadata"]["name"].endswith(".0")):
                 said = {"Evicted": ("True", "Preempted", "for another")}
                 self._tell(one, said, {})
 
     def look(self) -> None:
-        """Grant quota to who waits, as far as there is some."""
+        """Admit the Workloads that fit, in order."""
         workloads = sorted(self._kube.list("workloads", NAMESPACE), key=lambda one: str(one["metadata"]["uid"]))
         used = sum(granted(one) for one in workloads)
         for one in workloads:
@@ -83,16 +83,15 @@ class Queue:
 
 
 def has_quota(workload: Mapping[str, Any]) -> bool:
-    """Return whether quota is reserved for a Workload."""
     return workload.get("status", {}).get("admission") is not None
 
 
 def granted(workload: Mapping[str, Any]) -> int:
-    """Count the pods for which a Workload has quota now."""
+    """Return for how many pods a Workload has quota now."""
     status = workload.get("status", {})
     if not has_quota(workload) or _says(workload, "Finished") == "True":
         return 0
-    # What is given back counts from what was asked for, not from what was granted.
+    # A reclaimed pod counts from the requested number, not from the granted one.
     left = {one["name"]: int(one["count"]) for one in workload["spec"]["podSets"]}
     for one in status.get("reclaimablePods") or ():
         left[one["name"]] -= int(one["count"])

@@ -1,4 +1,4 @@
-"""The same world on a real API server, so that the same steps can be walked on both: see test_simulation_is_honest."""
+"""The same world on a real API server, so that both can run the same steps: see test_simulation_is_honest."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _KINDS: Final = {
     "configmaps": CONFIG_MAPS,
     "tfclusters": TFCLUSTERS,
 }
-#: What a server need not have.
+#: Optional resources of a server.
 _OPTIONAL: Final = frozenset({"podgroups", "workloads"})
-#: As in the simulation: how long nothing may change before a step counts as over, in seconds.
+#: As in the simulation: seconds without a change until a step is complete.
 _QUIET: Final = 2.5
 _LOOK_EVERY: Final = 0.1
 
 
 class _Kube:
-    """What steps read of the in-memory API server, read from a real one."""
+    """The part of the in-memory API server that steps read, on a real one."""
 
     def __init__(self, objects: Objects, namespace: str) -> None:
         self._objects = objects
@@ -52,11 +52,11 @@ class _Kube:
         try:
             found = self._objects.list(_KINDS[kind], self._namespace)
         except ApiException as error:
-            # Not every server has PodGroups, and where there are none, none is made.
+            # Not every server has PodGroups; without them the list is empty.
             if error.status != 404 or kind not in _OPTIONAL:
                 raise
             return []
-        # Kubernetes puts this one into every namespace.
+        # Kubernetes creates this one in every namespace.
         return [one for one in found if one["metadata"]["name"] != "kube-root-ca.crt"]
 
     def get(self, kind: str, _: str, name: str) -> dict[str, Any] | None:
@@ -64,7 +64,7 @@ class _Kube:
 
 
 class _Nodes:
-    """What steps let happen on nodes, played by a stand-in kubelet."""
+    """The nodes that steps act on, implemented with a simulated kubelet."""
 
     def __init__(self, kubelet: StandInKubelet) -> None:
         self._kubelet = kubelet
@@ -81,8 +81,8 @@ class RealWorld:
 
     Args:
         objects: access to it.
-        namespace: which.
-        kubelet: plays its node.
+        namespace: its name.
+        kubelet: the simulated kubelet of its node.
     """
 
     def __init__(self, objects: Objects, namespace: str, kubelet: StandInKubelet) -> None:
@@ -115,10 +115,10 @@ class RealWorld:
         return self.kube.list("pods")
 
     def walk(self, workload: Workload) -> None:
-        """Let every step happen, each after the last has come to its end.
+        """Run each step after the previous one is complete.
 
         Raises:
-            AssertionError: one does not.
+            AssertionError: a step did not complete.
         """
         for step in workload.steps:
             step.act(self)  # type: ignore[arg-type]  # it has what the steps of an ordinary workload use
@@ -137,7 +137,7 @@ class RealWorld:
         return False
 
     def _play(self) -> None:
-        """Play the node: what is new runs, what is asked to go goes."""
+        """Act as the node: run new pods, delete terminating ones."""
         for pod in self.pods():
             name = pod["metadata"]["name"]
             if "deletionTimestamp" in pod["metadata"]:

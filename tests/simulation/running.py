@@ -1,4 +1,4 @@
-"""Running one plan: the workload's steps one after the other, and then the looking back."""
+"""Run one plan: the steps of its workload in order, then the oracles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulation.workloads import Step as Act
 from simulation.world import World
 from support.virtual_time import run_in_virtual_time
 
-#: How long nothing may be written once all is done, and after a restart, in seconds.
+#: Seconds without a write until the end, and a restart, is complete.
 _SILENCE: Final = 60.0
 _AFTER_RESTART: Final = 20.0
 
@@ -36,12 +36,12 @@ def run(
     """Run a plan in virtual time.
 
     Args:
-        plan: what to run.
-        wanted: the reference of its workload; a step is over when the world has become equal to it. Without one, a
-            step is over when what it says holds.
-        recording: whether the lines of watches are kept in the outcome.
-        trace: told of every request, change and actor, with the time.
-        intruder: acts in the operator's name, once the operator has started: a seeded bug.
+        plan: the plan.
+        wanted: the reference of its workload; a step is complete when the world equals it. Without one, a step is
+            complete when its own condition holds.
+        recording: whether the outcome keeps the lines of watches.
+        trace: receives every request, change and action, with the time.
+        intruder: acts as the operator after its start: a seeded bug.
     """
     logging.disable(logging.NOTSET if trace else logging.CRITICAL)
     random.seed(7)
@@ -86,7 +86,7 @@ async def _live(
 async def _walk(world: World, workload: Workload, outcome: Outcome, wanted: Mapping[str, Any]) -> None:
     trigger = world.plan.trigger
     struck = trigger.step if isinstance(trigger, Step) else -1
-    # What strikes after the last step leaves nothing to do but to come to the same end again.
+    # After a fault behind the last step, the world must only return to the same end.
     last = workload.steps[-1]
     steps = (*workload.steps, *([replace(last, act=lambda _: None)] if struck == len(workload.steps) else []))
     for number, step in enumerate(steps):
@@ -103,7 +103,7 @@ async def _walk(world: World, workload: Workload, outcome: Outcome, wanted: Mapp
 
 
 def _is_over(step: Act, wanted: Any) -> Callable[[World], bool]:
-    """Make a test of whether the consequences of a step are there: in a disturbed run, those of the reference."""
+    """Build the condition that ends a step: in a disturbed run, equality with the reference."""
     looked_at, equal = -1, True
 
     def is_over(world: World) -> bool:
@@ -126,10 +126,10 @@ async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
     outcome.late = _writes_since(world, outcome.virtual, "afterwards")
     outcome.gauges = gauges.differences(world)
     if world.plan.action == "API server away 10 min":
-        # A run of ten minutes makes the pauses of a task short again: that is noted when it is due.
+        # After a run of ten minutes the back-off of a task is reset: the operator records that when it is due.
         outcome.late = [one for one in outcome.late if not one.startswith("patch tfclusters/")]
     if world.clock_off:
-        return  # to a process that starts by a clock that has jumped, pauses are over that were not, or the reverse
+        return  # to a process that starts with a wrong clock, back-offs have expired that have not, or the reverse
     again = world.elapsed()
     world.crash()
     await world.await_silence(_AFTER_RESTART)

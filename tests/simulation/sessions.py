@@ -1,7 +1,7 @@
-"""Sessions for kopf: what aiohttp's middlewares do for the operator, done for the in-memory session.
+"""Sessions for kopf: apply aiohttp's middlewares to the in-memory session.
 
-The one seam at which the simulation stands in for a part of the operator: a session that borrows another one's
-connections is opened on aiohttp's connector, which the in-memory session does not have.
+This is the only part of the operator that the simulation replaces: a session that borrows the connections of another
+one needs aiohttp's connector, which the in-memory session does not have.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Middleware = Callable[[Any, Handler], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a middleware looks at."""
+    """The request as a middleware receives it."""
 
     method: str
     url: URL
 
 
 class _Exchange:
-    """A request on its way through middlewares: awaited, or used as an async context manager."""
+    """A request that passes the middlewares: awaited, or used as an async context manager."""
 
     def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
         self._start = start
@@ -46,11 +46,11 @@ class _Exchange:
 
 
 class BorrowedSession:
-    """A session on another one's connections, whose requests pass middlewares.
+    """A session on the connections of another one, whose requests pass middlewares.
 
     Args:
         lender: the session.
-        middlewares: what sees each request, the outermost first.
+        middlewares: the outermost first.
     """
 
     def __init__(self, lender: MemorySession, *middlewares: Middleware) -> None:
@@ -60,7 +60,6 @@ class BorrowedSession:
         self.closed = False
 
     def request(self, method: str, url: Any, *, params: Any = None, **arguments: Any) -> _Exchange:
-        """Make a request."""
         if self.closed:
             raise RuntimeError("Session is closed")
         asked = _Asked(method.upper(), URL(str(url)).update_query(params or {}))
@@ -74,11 +73,10 @@ class BorrowedSession:
         return _Exchange(lambda: handler(asked))
 
     def get(self, url: Any, **arguments: Any) -> _Exchange:
-        """Make a GET request."""
         return self.request("GET", url, **arguments)
 
     async def close(self) -> None:
-        """Leave the connections open."""
+        """Do nothing: the connections belong to the lender."""
         self.closed = True
 
 
@@ -87,7 +85,7 @@ def _passing(middleware: Middleware, handler: Handler) -> Handler:
 
 
 def install() -> None:
-    """Let whatever borrows from an in-memory session borrow an in-memory one; a real one is lent as ever."""
+    """Replace the borrowing of an in-memory session; real sessions are lent as before."""
     lend = connection.borrow_session
 
     def borrow(access: connection.Access, lender: Any, *middlewares: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a world looks like at rest, with what differs from run to run masked, each mask with its reason."""
+"""The world at rest as comparable data; what differs from run to run is masked, with the reason beside each mask."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ KINDS: Final = (
     "configmaps",
     "pods",
 )
-#: Counted by the API server over all writes, those that a fault adds too; and bookkeeping of who wrote what.
+#: The API server counts these over all writes, including those of a fault; and managed fields.
 _METADATA: Final = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"}
 )
-#: Times: they depend on when a fault struck and on jitter. Whether they are there is compared.
+#: Times depend on the fault's time and on jitter. Only their presence is compared.
 _TIMES: Final = frozenset(
     {
         *("startTime", "completionTime", "finishedAt", "restart_at", "retry_at", "lastTransitionTime"),
         *("waitingSince", "tfcluster.dev/surplus-since"),
     }
 )
-#: A time of day in words.
+#: A time of day in a message.
 _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
-#: The field that an edit changed: an operator that starts after the edit does not know it.
+#: The field that an edit changed: an operator that starts after the edit cannot report it.
 _EDITED: Final = re.compile(r" \([^ )]+ changed\)")
 #: A UID: the API server counts them over all objects.
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-#: The resolver's archive: what is in it changes with its sources, which unit tests look at.
+#: The resolver's archive: its content changes with its sources, which unit tests check.
 _DIGEST: Final = re.compile(r"(\.|tfcluster-)resolver-[0-9a-f]+")
 
 
 def snapshot(kube: Any) -> dict[str, Any]:
-    """Return what there is in the namespace, by kind and name."""
+    """Return the objects of the namespace, by kind and name."""
     digests: dict[str, int] = {}
     found: dict[str, Any] = {}
     pods = _pods(kube)
@@ -55,16 +55,16 @@ def snapshot(kube: Any) -> dict[str, Any]:
             continue
         for one in objects:
             if one["metadata"]["name"].startswith("huge"):
-                continue  # only its neighbour is looked at: it is still being made
+                continue  # only its neighbour is compared: it is still being created
             found[f"{kind}/{stable(kind, one['metadata']['name'])}"] = _masked(kind, one, digests, pods)
     return found
 
 
 def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[str, Any]:
-    """Leave out how many pods were lost and replaced, and which tasks failed lately.
+    """Remove the numbers of lost and replaced pods, and the tasks that failed lately.
 
-    The former reports what others took away: actors in plans do so. The latter is forgotten ten minutes later, and some
-    plans take as long. Undisturbed runs compare both.
+    The former include the losses that a plan causes. The latter are removed ten minutes later, and some plans take as
+    long. Undisturbed runs compare both.
     """
     left_out = set() if replaced else {"disruptions"}
     kept = dict(found)
@@ -81,7 +81,7 @@ def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[st
 
 
 def _pods(kube: Any) -> dict[str, str]:
-    """Return what a view calls each pod, by the task's hostname; a failed pod that is kept is its task's no longer."""
+    """Return what a view names each pod, by the task's hostname; without failed pods that are kept."""
     return {
         one["spec"].get("hostname", ""): hashlib.sha256(one["metadata"]["uid"].encode()).hexdigest()[:6]
         for one in kube.list("pods", dialect.NAMESPACE)
@@ -90,7 +90,7 @@ def _pods(kube: Any) -> dict[str, str]:
 
 
 def _known_pods(text: str, pods: Mapping[str, str]) -> str:
-    """Mask the pods that a view names: whether each is the task's present one is compared."""
+    """Mask the pods that a view names, except whether each is the current pod of its task."""
     try:
         view = json.loads(text)
         named = view["incarnations"]
@@ -110,18 +110,18 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Ma
         annotations[dialect.ANNOTATION_ASKED_AT] = "time"
         metadata["annotations"] = annotations
     if annotations.pop(dialect.ANNOTATION_REPLACEMENT, None) is not None:
-        # Whoever deletes a pod in a plan has one made with it; the count in the status is compared.
+        # If a plan deletes a pod, its replacement is expected; the count in the status is compared.
         metadata["annotations"] = annotations
     if dialect.ANNOTATION_VIEW in annotations:
-        # A digest depends on the cluster's UID: which pods were told of the same view is compared.
+        # A digest depends on the cluster's UID: which pods got the same view is compared.
         annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(annotations[dialect.ANNOTATION_VIEW], len(digests))
         metadata["annotations"] = annotations
     rest: dict[str, Any] = {
         name: value for name, value in one.items() if name not in {"metadata", "apiVersion", "kind"}
     }
     if kind == "pods":
-        # What a node says of its pod is its own matter; whether the pod runs is the outcome. How the rest of a pod
-        # follows from its template is for the builders' unit tests: no fault changes it.
+        # Of the pod's status, only whether it runs is compared. The unit tests of the builders check how the pod
+        # follows from its template: no fault changes it.
         images = {of["name"]: of["image"] for of in one["spec"]["containers"]}
         rest = {"images": images, "phase": one["status"].get("phase")}
     elif kind == "configmaps":
@@ -151,7 +151,7 @@ def _without_times(value: Any) -> Any:
 
 
 def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
-    """Name each place in which two snapshots differ."""
+    """Return the paths of all differences between two snapshots."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for name in sorted({*wanted, *found}):
             if name not in found:
@@ -165,7 +165,7 @@ def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def change(before: Any, after: Any) -> Any:
-    """Return what changed between two snapshots, as a merge patch: the references are kept as such."""
+    """Return the changes between two snapshots as a merge patch, the format of references."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
     changed = {name: change(before.get(name), value) for name, value in after.items() if before.get(name) != value}
@@ -173,7 +173,7 @@ def change(before: Any, after: Any) -> Any:
 
 
 def changed(before: Any, patch: Any) -> Any:
-    """Undo :func:`change`."""
+    """Apply a merge patch from :func:`change`."""
     if not isinstance(patch, dict):
         return patch
     result = dict(before) if isinstance(before, dict) else {}

@@ -1,4 +1,4 @@
-"""Which plans of the simulation are run, where not all of them are."""
+"""The choice of plans in a sample."""
 
 from __future__ import annotations
 

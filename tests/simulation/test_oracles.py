@@ -1,4 +1,4 @@
-"""Each oracle speaks up where it should: somebody acts in the operator's name, and does what a bug would do."""
+"""Each oracle finds its bug: an intruder acts in the operator's name, as an operator with that bug would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.world import World
 
 from tfcluster_operator.report import tally
 
-#: When the intruder acts, in seconds after the start: the cluster is ready by then, and the step is not yet over.
+#: When the intruder acts, in seconds after the start: the cluster is ready, and the step is not yet complete.
 _THEN = 2.0
 
 
@@ -54,7 +54,7 @@ async def _patch_by_request(world: World) -> None:
 
 
 def _lie(world: World) -> None:
-    """Say that all is well, again and again, while a pod is not ready."""
+    """Repeatedly report Ready while a pod is not ready."""
     world.nodes.exit(f"{CLUSTER}-worker-0", 1)
 
 
@@ -103,7 +103,7 @@ def test_a_pod_before_its_view_and_two_pods_of_a_task_are_noticed():
 
 
 def _has_another_tf_config(world: World) -> None:
-    """Put a pod at a worker's place as the operator would, with what the view said before it was scaled."""
+    """Create a worker's pod as the operator would, with the TF_CONFIG from before the scaling."""
     worker = next(one for one in world.pods() if one["metadata"]["name"] == f"{CLUSTER}-worker-0")
     told = next(one for one in worker["spec"]["containers"][0]["env"] if one["name"] == "TF_CONFIG")
     told["value"] = told["value"].replace("worker-1", "worker-7")
@@ -135,7 +135,7 @@ def test_a_status_that_is_untrue_for_a_moment_is_not_complained_of():
 
 
 def _history_of_a_lie(seconds: float):
-    """A worker goes at 10 s, and the status says so later."""
+    """A worker is lost at 10 s, and the status reports it later."""
     from simulation.world import Moment
 
     def cluster(ready: str):

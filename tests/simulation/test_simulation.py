@@ -1,4 +1,4 @@
-"""The plans that seeded bugs name; `make simulate` runs all plans, or one by its name."""
+"""The plans that catch seeded bugs; `make simulate` runs all plans, or one by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference model of a life, told of everything that truly happens in the simulated world."""
+"""The reference model of a life, driven by the true events of the simulated world."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from support.memory_kubernetes import MemoryKubernetes, Refusal
 
 @dataclass(slots=True)
 class Known:
-    """One TFCluster and its life."""
-
     key: tuple[str, str]
     life: Life
 
 
 class Truth:
-    """What must become of each TFCluster, by docs/explanation/lifecycle.md.
+    """The expected state of each TFCluster, by docs/explanation/lifecycle.md.
 
     Args:
         kube: the API server.
-        nodes: what truly became of the pods.
+        nodes: the true state of the pods.
         now: seconds since the epoch, by the clock that is right.
     """
 
@@ -38,7 +36,7 @@ class Truth:
         nodes.changed = self.look
 
     def look(self) -> None:
-        """Take in what is true now."""
+        """Update the model from the current state."""
         for cluster in self._clusters():
             metadata = cluster["metadata"]
             if "deletionTimestamp" in metadata:
@@ -49,7 +47,7 @@ class Truth:
     def _clusters(self) -> list[dict[str, Any]]:
         try:
             return self._kube.list("tfclusters")
-        except Refusal:  # the CRD is not there
+        except Refusal:  # the CRD is not installed
             return []
 
     def _see(self, cluster: dict[str, Any], known: Known) -> None:
@@ -66,14 +64,14 @@ class Truth:
         status = cluster.get("status") or {}
         given_up = dialect.reason(status, "Suspended") == "GangTimeout"
         failed = dialect.verdict(status) == ("Failed", "GangTimeout")
-        # When exactly its time began nobody but the operator knows.
+        # Only the operator has the exact start of its time limit.
         if life.end is None and failed and self._has_run_out(cluster, by="Fail"):
             life.end, life.ended_at = ("Failed", "GangTimeout"), self._now()
         rests = given_up and self._has_run_out(cluster, by="Suspend")
         life.look({**cluster["spec"], "jobs": jobs, **({"suspend": True} if rests else {})}, facts, self._now())
 
     def _has_run_out(self, cluster: dict[str, Any], *, by: str) -> bool:
-        """Return whether a PodGroup of a cluster has found no room for as long as it may wait."""
+        """Return whether a PodGroup of a cluster has waited for room longer than its timeout."""
         gang = (cluster["spec"].get("scheduling") or {}).get("gang") or {}
         about, limit = cluster["metadata"], gang.get("timeoutSeconds")
         if limit is None or gang.get("onTimeout", "Fail") != by:
@@ -86,7 +84,7 @@ class Truth:
         return any(self._now() - since >= limit for since in waiting)
 
     def differences(self) -> list[str]:
-        """Name in what the ledgers of the TFClusters that exist differ from the truth."""
+        """Return the differences between the ledgers of existing TFClusters and the truth."""
         self.look()
         found = []
         for cluster in self._clusters():

@@ -1,4 +1,4 @@
-"""The workloads: short lives of small clusters, each step with what must come of it."""
+"""The workloads: short lives of small clusters; each step has a condition that ends it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Until = Callable[[World], bool]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens, and what must come of it.
+    """One event and its expected result.
 
     Attributes:
-        name: what happens.
-        act: makes it happen.
-        until: holds when its consequences are there.
-        within: seconds that they may take after the fault, if there is one.
+        name: of the event.
+        act: triggers it.
+        until: holds when the result is there.
+        within: seconds until then after a fault.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Workload:
 
     Attributes:
         name: its name in plans.
-        steps: what happens.
-        setup: what there is before the operator starts.
-        namespaces: what the operator is told to watch; none means all.
-        undisturbed: no fault strikes in it: it costs seconds, or a fault may change its end.
-        crashes: the operator crashes in it anyway: no plan has a leader die besides.
+        steps: its events.
+        setup: creates objects before the operator starts.
+        namespaces: those that the operator watches; none means all.
+        undisturbed: no fault strikes: it costs seconds, or a fault can change its end.
+        crashes: the operator already crashes in it: no plan adds the death of a leader.
     """
 
     name: str
@@ -57,17 +57,15 @@ class Workload:
 # --- declarations
 
 
-#: What has an edit of a template replace all pods of a job at once.
+#: Makes an edit of a template replace all pods of a job immediately.
 RECREATE: Final = {"type": "Recreate"}
 
 
 def template(image: str = "image:1", **spec: Any) -> dict[str, Any]:
-    """Make a pod template with one container."""
     return {"spec": {"containers": [{"name": "tensorflow", "image": image}], **spec}}
 
 
 def job(replicas: int, image: str = "image:1", **fields: Any) -> dict[str, Any]:
-    """Declare a job."""
     return {"replicas": replicas, "template": template(image), **fields}
 
 
@@ -107,11 +105,11 @@ def _delete(resource: str, *names: str) -> Act:
     return act
 
 
-# --- what must come of it
+# --- conditions
 
 
 def current(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> dict[str, Any] | None:
-    """Return the status if it speaks of the newest generation."""
+    """Return the status if it is of the newest generation."""
     cluster = world.cluster(name, namespace)
     if cluster is None or (cluster.get("status") or {}).get("observedGeneration") != cluster["metadata"]["generation"]:
         return None
@@ -120,15 +118,13 @@ def current(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> di
 
 
 def ready(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> bool:
-    """Return whether every task is ready, and says so, and nothing is on its way out."""
+    """Return whether every task is ready, the status says so, and no object is terminating."""
     told = current(world, name, namespace)
     going = any("deletionTimestamp" in pod["metadata"] for pod in world.pods(namespace))
     return told is not None and not going and dialect.condition({"status": told}, "Ready").get("status") == "True"
 
 
 def says(kind: str, status: str, reason: str = "") -> Until:
-    """Make a test of one condition."""
-
     def until(world: World) -> bool:
         found = dialect.condition({"status": current(world) or {}}, kind)
         return found.get("status") == status and reason in {"", found.get("reason")}
@@ -137,7 +133,7 @@ def says(kind: str, status: str, reason: str = "") -> Until:
 
 
 def over(kind: str, reason: str) -> Until:
-    """Make a test of how the cluster ended, and that nothing terminates any more."""
+    """Test how the cluster ended, and that no object is terminating."""
 
     def until(world: World) -> bool:
         cluster = world.cluster()
@@ -148,13 +144,12 @@ def over(kind: str, reason: str) -> Until:
 
 
 def pods_are(*names: str) -> Until:
-    """Make a test of which pods there are."""
     wanted = {f"{CLUSTER}-{name}" for name in names}
     return lambda world: {one["metadata"]["name"] for one in world.pods()} == wanted and current(world) is not None
 
 
 def pods_are_only(*names: str) -> Until:
-    """Make a test of which pods of the first cluster there are, whatever its status says."""
+    """Test the names of the first cluster's pods, independent of its status."""
     wanted = {f"{CLUSTER}-{name}" for name in names}
     return lambda world: (
         {one["metadata"]["name"] for one in world.pods() if one["metadata"]["name"].startswith(f"{CLUSTER}-")} == wanted
@@ -162,7 +157,7 @@ def pods_are_only(*names: str) -> Until:
 
 
 def has_the_resolver(world: World) -> bool:
-    """Return whether the namespace has one copy of the resolver, and it is the right one."""
+    """Return whether the namespace has exactly one copy of the resolver, the right one."""
     found = _copies(world)
     return len(found) == 1 and dialect.is_our_copy(found[0])
 
@@ -185,29 +180,29 @@ def _edit_second(**spec: Any) -> Act:
 
 
 def gone(world: World) -> bool:
-    """Return whether nothing of any cluster is left."""
+    """Return whether all objects of all clusters were deleted."""
     return not world.kube.list("tfclusters", NAMESPACE) and _nothing_is_left(world)
 
 
 def _nothing_is_left(world: World) -> bool:
-    """Return whether there is nothing but the copy of the resolver, which stays for an hour."""
+    """Return whether only the copy of the resolver is left, which the operator keeps for an hour."""
     kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
     left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
     return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
 
 def is_leaving(world: World) -> bool:
-    """Return whether the TFCluster is being deleted and somebody's finalizer keeps it."""
+    """Return whether the TFCluster is terminating with a finalizer of another controller."""
     return "deletionTimestamp" in (world.cluster() or {}).get("metadata", {})
 
 
 def restarts(count: int) -> Until:
-    """Make a test of how many restarts are counted, with all ready again."""
+    """Test the number of restarts, with all tasks ready again."""
     return lambda world: ready(world) and (current(world) or {}).get("restarts") == count
 
 
 def is_ours(kind: str, name: str) -> Until:
-    """Make a test of whether an object is the cluster's."""
+    """Test the owner of an object."""
 
     def until(world: World) -> bool:
         found = world.kube.get(kind, NAMESPACE, name)
@@ -217,7 +212,7 @@ def is_ours(kind: str, name: str) -> Until:
 
 
 def policies_are(*names: str) -> Until:
-    """Make a test of which NetworkPolicies there are, and that none lets everybody in."""
+    """Test the names of the NetworkPolicies, and that each restricts its sources."""
 
     def until(world: World) -> bool:
         found = world.kube.list("networkpolicies", NAMESPACE)
@@ -228,7 +223,7 @@ def policies_are(*names: str) -> Until:
 
 
 def budgets_are(**least: int) -> Until:
-    """Make a test of how many tasks of each job an eviction must leave, and that the budgets protect no others."""
+    """Test how many tasks of each job an eviction must leave, and that the budgets protect no other pods."""
 
     def until(world: World) -> bool:
         found = world.kube.list("poddisruptionbudgets", NAMESPACE)
@@ -241,7 +236,7 @@ def budgets_are(**least: int) -> Until:
 
 
 def groups_are(**counts: int) -> Until:
-    """Make a test of how many pods the PodGroups wait for, by their rounds: ``round_0`` is that of the first start."""
+    """Test the minimum of each PodGroup, by round: ``round_0`` is the first start."""
     wanted = {name.replace("round_", f"{CLUSTER}."): count for name, count in counts.items()}
 
     def until(world: World) -> bool:
@@ -252,7 +247,7 @@ def groups_are(**counts: int) -> Until:
 
 
 def _leaves(job: str, *tasks: int) -> Until:
-    """Make a test of which tasks of a job every view says leave, from and up to; none where they are left out."""
+    """Test the range of leaving tasks of a job in every view; None if there are none."""
     said = {job: [list(tasks)]} if tasks else {}
 
     def until(world: World) -> bool:
@@ -268,13 +263,10 @@ def _keep(least: int | str) -> dict[str, Any]:
 
 
 def both(*tests: Until) -> Until:
-    """Make a test of several."""
     return lambda world: all(test(world) for test in tests)
 
 
 def image_is(image: str, *pods: str) -> Until:
-    """Make a test of what pods are made of, with all ready."""
-
     def until(world: World) -> bool:
         found = {one["metadata"]["name"]: one["spec"]["containers"] for one in world.pods()}
         return ready(world) and all(
@@ -416,7 +408,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "cluster scope",
             (
-                # Which of two that fail at once the operator sees in time, so that it is kept, is chance.
+                # Which of two concurrent failures the operator records first, and therefore keeps, is random.
                 Step(
                     "create",
                     _declare(
@@ -766,9 +758,9 @@ def _workers(count: int) -> list[str]:
 
 
 def _is_replaced(pod: str, *, counted: int) -> Until:
-    """Make a test of whether a lost pod's task is at work again and the status counts at least so many losses.
+    """Test whether a lost pod's task runs again and the status counts at least this number of losses.
 
-    The count comes with a report that may wait: the task alone can be at work before it.
+    The count is reported later than the task runs.
     """
     job = pod.rpartition("-")[0]
 
@@ -797,7 +789,7 @@ def _has_succeeded(workers: int) -> Until:
 
 
 def _is_running(*names: str) -> Until:
-    """Make a test of which pods of the first cluster run."""
+    """Test which pods of the first cluster run."""
     wanted = {f"{CLUSTER}-{name}" for name in names}
     return lambda world: (
         wanted == {one["metadata"]["name"] for one in world.pods() if one["status"].get("phase") == "Running"}
@@ -814,12 +806,10 @@ def _declare_queued(jobs: Mapping[str, Any], **spec: Any) -> Act:
 
 
 def _quota_used(pods: int) -> Until:
-    """Make a test of for how many pods there is quota that is used."""
     return lambda world: sum(granted(one) for one in world.kube.list("workloads", NAMESPACE)) == pods
 
 
 def has_claims(count: int) -> Until:
-    """Make a test of how many Workloads there are."""
     return lambda world: len(world.kube.list("workloads", NAMESPACE)) == count
 
 
@@ -828,7 +818,7 @@ def _has_notes(world: World) -> bool:
 
 
 def claims_are(**wanted: Mapping[str, int]) -> Until:
-    """Make a test of what the Workloads ask for: ``c_0`` is the first of cluster c."""
+    """Test what the Workloads request: ``c_0`` is the first of cluster c."""
     names = {f"tfcluster-{name.replace('_', '.')}": dict(counts) for name, counts in wanted.items()}
 
     def until(world: World) -> bool:
@@ -847,13 +837,13 @@ def _waits_for_room(world: World) -> bool:
     return says("Ready", "False", "WaitingForGang")(world)
 
 
-#: One that restarts all others, and workers of which some may come later.
+#: A job whose restart restarts all others, and workers of which some can start later.
 _ELASTIC: Final = {"chief": job(1, restartScope="Cluster"), "worker": job(3)}
 _ELASTIC_TASKS: Final = ("chief-0", "worker-0", "worker-1", "worker-2")
 
 
 def _at_work(pod: str, kept: Iterable[str]) -> Until:
-    """Make a test of which pod is at work, all being ready, and which failed ones are there besides."""
+    """Test which pods run, all ready, and which failed ones are kept."""
     return both(ready, pods_are(pod, *kept))
 
 

@@ -1,4 +1,4 @@
-"""A small world in virtual time: the API server, nodes, the garbage collector, the operator, and who acts on them."""
+"""A small world in virtual time: the API server, nodes, the garbage collector, the operator, and other actors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from simulation.quota import Queue
 from simulation.truth import Truth
 from support.memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
 
-#: The wall clock when the loop's clock says 0.
+#: The wall clock at 0 of the loop's clock.
 _EPOCH: Final = 1_800_000_000.0
-#: How long nothing may change before a step counts as over, in seconds.
+#: Seconds without a change until a step is complete.
 _QUIET: Final = 2.5
 _LOOK_EVERY: Final = 0.25
 
 
 @dataclass(slots=True)
 class Moment:
-    """When a revision was made, by the right clock, and by whom."""
+    """The time and the author of a revision, by the right clock."""
 
     at: float
     user: str
@@ -33,12 +33,12 @@ class Moment:
 
 @dataclass(slots=True)
 class World:
-    """Everything there is in one run.
+    """All objects and actors of one run.
 
     Args:
-        plan: what goes wrong.
-        namespaces: what the operator is told to watch; none means all.
-        recording: whether the lines of watches are kept, to make plans from them.
+        plan: the plan.
+        namespaces: those that the operator watches; none means all.
+        recording: whether the lines of watches are kept, to generate plans from them.
     """
 
     plan: Plan
@@ -50,17 +50,17 @@ class World:
     faults: Faults = field(init=False)
     operator: Operator = field(init=False)
     truth: Truth = field(init=False)
-    #: How far the operator's machine is off, in seconds.
+    #: The error of the operator's clock, in seconds.
     clock_off: float = 0.0
-    #: How often anything changed but leases.
+    #: The number of changes, without leases.
     changes: int = 0
-    #: When each revision was made.
+    #: The time of each revision.
     moments: dict[int, Moment] = field(default_factory=dict)
-    #: Deletions of objects that are not the operator's, by the operator.
+    #: Objects of others that the operator deleted.
     trespasses: list[str] = field(default_factory=list)
-    #: When the other actors leave the world alone again, by the loop's clock.
+    #: When the effects of other actors end, by the loop's clock.
     disturbed_until: float = 0.0
-    #: Who listens: for the trace.
+    #: Receives the trace.
     tell: Callable[[str], None] = lambda _: None
     _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     _others: list[Operator] = field(default_factory=list)
@@ -78,7 +78,7 @@ class World:
         self.operator = self.another_operator("a" if self.plan.action in dialect.ELECTED else "")
 
     def another_operator(self, name: str) -> Operator:
-        """Make one more replica of the operator, which takes part in the election under this name, if it has one."""
+        """Create another replica of the operator; with a name, it takes part in the election."""
         return Operator(
             self.kube,
             self.faults,
@@ -88,19 +88,17 @@ class World:
         )
 
     def now(self) -> float:
-        """Return the seconds since the epoch, by the clock that is right."""
         return _EPOCH + asyncio.get_running_loop().time()
 
     def elapsed(self) -> float:
-        """Return the loop's clock."""
         return asyncio.get_running_loop().time()
 
     def crash(self) -> None:
-        """Kill the operator that acts; it comes back."""
+        """Kill the operator that leads; it starts again."""
         self.acting().crash()
 
     def acting(self) -> Operator:
-        """Return the operator that leads, or the first where none does."""
+        """Return the operator that leads, or the first if none leads."""
         return next((one for one in (self.operator, *self._others) if one.leads), self.operator)
 
     def _note(self, asked: Admission) -> None:
@@ -110,7 +108,7 @@ class World:
 
     def _time(self, change: Change) -> None:
         self.moments[change.revision] = Moment(self.now(), self._writer)
-        self.changes += change.resource != "leases"  # which a leader renews forever
+        self.changes += change.resource != "leases"  # the leader renews them forever
 
     def _is_operators(self, asked: Admission) -> bool:
         if asked.resource == "tfclusters":
@@ -121,14 +119,12 @@ class World:
         return any(one["kind"] == "TFCluster" and one.get("controller") for one in owners)
 
     def begin(self) -> None:
-        """Start the operator and the garbage collector."""
         self._tasks.append(asyncio.create_task(self.kube.collect_garbage()))
         self.operator.start()
         if self.plan.action in {"leader dies", "leader hands over"}:
             self.start_another()
 
     async def end(self) -> None:
-        """Stop all that runs."""
         for operator in (self.operator, *self._others):
             operator.stop()
         for task in self._tasks:
@@ -136,24 +132,22 @@ class World:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def strike(self, act: Callable[[World], None]) -> None:
-        """Let another actor, or the machine, do what the plan says."""
         self.tell(f"actor: {self.plan.action}")
         self.faults.met = True
         self.faults.over_at = self.elapsed()
         act(self)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something continue beside the steps."""
+        """Run a task beside the steps."""
         self._tasks.append(asyncio.create_task(work))
 
     def start_another(self) -> None:
-        """Start a second replica of the operator."""
         second = self.another_operator("b")
         self._others.append(second)
         second.start()
 
     def listen(self, trace: Callable[[float, str], None]) -> None:
-        """Tell somebody of all that happens, with the loop's time."""
+        """Send all events to a listener, with the loop's time."""
 
         def tell(what: str) -> None:
             trace(self.elapsed(), what)
@@ -166,18 +160,18 @@ class World:
         self.kube.subscribers.append(change)
 
     def blind(self) -> tuple[float, float] | None:
-        """Tell from when to when the operator could not know or tell what is true, by the right clock."""
+        """Return from when to when the operator could not observe or report the truth, by the right clock."""
         if not (self.faults.met and self.faults.blinds):
             return None
         began = _EPOCH + self.faults.began_at
         return began, max(_EPOCH + self.faults.over_at, began)
 
     def requests_since(self, since: float) -> list[Record]:
-        """List the requests from a moment of the loop's clock on."""
+        """Return the requests since a moment of the loop's clock."""
         return [one for one in self.kube.requests if one.time - _EPOCH >= since]
 
     async def await_silence(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait until nothing has changed for a time."""
         await asyncio.sleep(seconds)
 
     # --- a user
@@ -189,7 +183,6 @@ class World:
         namespace: str = dialect.NAMESPACE,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a TFCluster."""
         body = {
             "apiVersion": "tfcluster.dev/v1alpha1",
             "kind": "TFCluster",
@@ -200,12 +193,11 @@ class World:
         self.truth.look()
 
     def edit(self, spec: Mapping[str, Any], name: str = dialect.CLUSTER) -> None:
-        """Merge a change into a TFCluster's spec."""
+        """Merge a change into the spec of a TFCluster."""
         self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
         self.truth.look()
 
     def remove(self, resource: str, name: str, namespace: str = dialect.NAMESPACE) -> None:
-        """Delete an object, if it is there."""
         try:
             self.kube.delete(resource, namespace, name, user="user")
         except Refusal as refusal:
@@ -214,22 +206,19 @@ class World:
         self.truth.look()
 
     def cluster(self, name: str = dialect.CLUSTER, namespace: str = dialect.NAMESPACE) -> dict[str, Any] | None:
-        """Return a TFCluster."""
         return self.kube.get("tfclusters", namespace, name)
 
     def pods(self, namespace: str = dialect.NAMESPACE) -> list[dict[str, Any]]:
-        """Return all pods of a namespace."""
         return self.kube.list("pods", namespace)
 
     # --- waiting
 
     async def await_leader(self) -> None:
-        """Wait until an operator acts."""
         while not self.acting().leads:  # noqa: ASYNC110 - virtual time passes at once
             await asyncio.sleep(_LOOK_EVERY)
 
     async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
-        """Wait until something holds and nothing changes any more."""
+        """Wait until a condition holds and nothing changes."""
         began = self.elapsed()
         mark, since = self.changes, began
         while True:

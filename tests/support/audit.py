@@ -1,4 +1,4 @@
-"""The API server's audit log: who asked for what, when it was received, and when it was done."""
+"""The API server's audit log: the user, the request, and the times of its receipt and its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def target(self) -> str:
-        """The resource as an RBAC rule spells it ("pods", "tfclusters/status")."""
+        """The resource as in an RBAC rule ("pods", "tfclusters/status")."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def __str__(self) -> str:
@@ -47,14 +47,14 @@ class Request:
 
 
 class AuditLog:
-    """Reads the log from a remembered place on."""
+    """A reader of the log that starts at a recorded position."""
 
     def __init__(self, path: Path, objects: Objects) -> None:
         self._path = path
         self._objects = objects
 
     def position(self) -> int:
-        """Remember where the log ends now; every request finished so far, and every write received, is before it."""
+        """Return the current end of the log, behind every finished request and every received write."""
         marker = f"audit-marker-{uuid.uuid4().hex}"
         start = self._path.stat().st_size
         self._objects.get(NAMESPACES, "", marker)
@@ -64,9 +64,9 @@ class AuditLog:
         return self._path.stat().st_size
 
     def since(self, position: int, *, user: str = "", namespace: str | None = None) -> list[Request]:
-        """List the reads that finished and the writes that were received after a position, in the order received.
+        """Return the finished reads and the received writes after a position, in the order of receipt.
 
-        A write whose effect can be seen is in the list: it is waited for where its answer is not logged yet.
+        This includes every write with a visible effect: if its response is not logged yet, wait for it.
         """
         end = self.position()
         begun = self._writes_begun(position, end, user)
@@ -84,13 +84,13 @@ class AuditLog:
         return sorted(requests, key=lambda request: request.received)
 
     def writes(self, position: int, *, user: str, namespace: str | None = None) -> list[Request]:
-        """List what a user tried to write after a position."""
+        """Return the writes that a user attempted after a position."""
         return [request for request in self.since(position, user=user, namespace=namespace) if request.is_write]
 
     def await_quiet(
         self, user: str, *, namespace: str | None = None, seconds: float = 1.5, within: float = GUARD
     ) -> int:
-        """Return when a user has written nothing for a while: nothing that it had put off is left."""
+        """Wait until a user has not written for a while: no delayed write is left."""
         position, since = self.position(), clock.monotonic()
 
         def quiet_for() -> float:
@@ -104,7 +104,7 @@ class AuditLog:
         return self.position()
 
     def _writes_begun(self, position: int, end: int, user: str) -> set[str]:
-        """Audit IDs of the writes received between two positions."""
+        """Return the audit IDs of the writes received between two positions."""
         return {
             event["auditID"]
             for event in _events(self._bytes_since(position)[: end - position], "RequestReceived")
@@ -122,7 +122,7 @@ class AuditLog:
 
 def _events(data: bytes, stage: str) -> Iterator[dict[str, Any]]:
     mark = f'"stage":"{stage}"'.encode()
-    for line in data.split(b"\n")[:-1]:  # what follows the last newline is half a line
+    for line in data.split(b"\n")[:-1]:  # the text after the last newline is an incomplete line
         if mark in line:
             yield json.loads(line)
 

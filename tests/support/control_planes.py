@@ -1,4 +1,4 @@
-"""Helpers for tests with a control plane: its client, the definition, namespaces, the operator."""
+"""Helpers for tests with a control plane: its client, the CRD, namespaces, the operator."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ _DEFINITION: Final = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.y
 
 
 def client_of(plane: ControlPlane) -> client.ApiClient:
-    """Return the official client as an administrator of a server."""
+    """Return the official client with an administrator's permissions."""
     configuration = client.Configuration()
     config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
     return client.ApiClient(configuration)
 
 
 def install_crd(objects: Objects) -> None:
-    """Create the CRD and return when the server serves it."""
     definition = yaml.safe_load(_DEFINITION.read_text(encoding="utf-8"))
     name = definition["metadata"]["name"]
     if objects.get(CRDS, "", name) is None:
@@ -48,7 +47,7 @@ def install_crd(objects: Objects) -> None:
 
 
 def await_served(objects: Objects, kind: Kind) -> None:
-    """Return when the server serves a kind whose definition it has."""
+    """Wait until the server serves a kind whose CRD it has."""
     eventually(lambda: _is_served(objects, kind), what=f"{kind} is served")
 
 
@@ -56,20 +55,20 @@ def _is_served(objects: Objects, kind: Kind) -> bool:
     try:
         objects.list(kind)
     except ApiException as error:
-        if error.status not in {404, 429}:  # not known yet, or its storage is being set up
+        if error.status not in {404, 429}:  # not served yet, or its storage is being initialized
             raise
         return False
     return True
 
 
 def create_namespace(objects: Objects, name: str) -> None:
-    """Create a namespace and return when pods can be made in it: before its service account exists they are refused."""
+    """Create a namespace and wait until pods can be created: without the service account they are rejected."""
     objects.create(NAMESPACES, "", {"metadata": {"name": name}})
     eventually(lambda: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"namespace {name} can hold pods")
 
 
 def delete_namespace(objects: Objects, name: str) -> None:
-    """Delete a namespace, its TFClusters first: else an operator mends what the namespace controller takes apart."""
+    """Delete a namespace, its TFClusters first: otherwise the operator re-creates what the controller deletes."""
     objects.request("DELETE", TFCLUSTERS.path(name))
     objects.delete(NAMESPACES, "", name)
 
@@ -84,7 +83,7 @@ def no_traceback(process: OperatorProcess) -> Iterator[None]:
 
 
 def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
-    """Give an administrator's access to a server of a test's own, which knows the TFCluster kind from here on."""
+    """Return administrator access to a server that one test owns, with the CRD installed."""
     objects = Objects(client_of(plane))
     install_crd(objects)
     grant_operator_rights(objects, **rights)
@@ -93,7 +92,7 @@ def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
 
 @contextmanager
 def operator_on(plane: ControlPlane, folder: Path, **options: Any) -> Iterator[OperatorProcess]:
-    """Run the operator on a server of the test's own; a traceback in its log fails the test."""
+    """Run the operator on a server that one test owns; a traceback in its log fails the test."""
     process = OperatorProcess(kubeconfig=Path(plane.kubeconfig_for(OPERATOR_USER)), log=folder / "operator.log")
     process.start(**options)
     with no_traceback(process):
@@ -103,10 +102,10 @@ def operator_on(plane: ControlPlane, folder: Path, **options: Any) -> Iterator[O
 
 @contextmanager
 def namespace_on(objects: Objects) -> Iterator[World]:
-    """Make a namespace for the length of a ``with`` block, and await that the nodes are free of its pods afterwards."""
+    """Create a namespace for a ``with`` block; at the end, wait until its pods have left the nodes."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     create_namespace(objects, name)
     yield World(objects, name)
     delete_namespace(objects, name)
-    # NB: the nodes are everybody's, and what is left there would take the next one's room.
+    # All tests share the nodes: pods that are left would take the room of the next test.
     eventually(lambda: objects.list(PODS, name), lambda left: not left, what="the nodes are free again", within=60)

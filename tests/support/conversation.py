@@ -1,6 +1,6 @@
-"""One conversation that can be held with any API server: requests in order, and what was answered, made comparable.
+"""One conversation for any API server: requests in order, and comparable responses.
 
-It knows no server: who calls it gives a session that works as aiohttp's does, and a namespace that is empty.
+The caller provides the server: a session with the interface of aiohttp's, and an empty namespace.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from .objects import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, SERVICES, TFCLUSTERS, Kind, Object
 
-#: Gives the namespaced part of a body from what was answered before, by the name of the step.
+#: Builds the namespaced part of a body from earlier responses, by the name of the step.
 Body = Callable[[dict[str, Any]], Any]
 
-#: The version that a deletion does not find, in the server's words.
+#: The resource version that a deletion does not find, as in the server's message.
 _RECORD = re.compile(r"in record \(\d+\)")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _METADATA = ("name", "labels", "annotations", "generation", "finalizers", "deletionGracePeriodSeconds")
@@ -24,7 +24,7 @@ _METADATA = ("name", "labels", "annotations", "generation", "finalizers", "delet
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request: ``fact`` says what is tried, ``body`` may need the answers to earlier facts."""
+    """One request: ``fact`` describes it, ``body`` can use the responses of earlier facts."""
 
     fact: str
     method: str
@@ -37,12 +37,11 @@ class Step:
 
 
 def merge(fact: str, kind: Kind, name: str, body: Any, *, subresource: str = "", query: str = "") -> Step:
-    """Make a step that applies a merge patch."""
     return Step(fact, "PATCH", kind, name, subresource, body, query, MERGE)
 
 
 def _apply(fact: str, kind: Kind, name: str, body: Any) -> Step:
-    """Make a step that applies server-side, always as the same manager."""
+    """Build a step that applies server-side, always with the same field manager."""
     return Step(fact, "PATCH", kind, name, "", body, "fieldManager=applier", "application/apply-patch+yaml")
 
 
@@ -65,7 +64,7 @@ def _config_map(name: str, **fields: Any) -> Object:
 
 
 def _with_jobs(cluster: Object, *jobs: str) -> Object:
-    """Give a TFCluster named "d" with these jobs, each as the first of another one."""
+    """Build a TFCluster named "d" whose jobs are each the first of another TFCluster."""
     job = next(iter(cluster.get("spec", {"jobs": {"": {}}})["jobs"].values()))
     of_applied = {key: cluster.get(key, "") for key in ("apiVersion", "kind")}
     return {**of_applied, "metadata": {"name": "d"}, "spec": {"jobs": dict.fromkeys(jobs, job)}}
@@ -76,7 +75,6 @@ def _with_metadata(fact: str, **metadata: Any) -> Body:
 
 
 def steps(cluster: Object) -> Sequence[Step]:
-    """Give the conversation."""
     bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     other = "00000000-0000-4000-8000-00000000ffff"
     service = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "x", "port": 80}]}}
@@ -158,7 +156,7 @@ def steps(cluster: Object) -> Sequence[Step]:
         Step("a ConfigMap is created", "POST", CONFIG_MAPS, body=_config_map("m", immutable=True)),
         merge("what is immutable", CONFIG_MAPS, "m", {"data": {"a": "2"}}),
         Step("a ConfigMap is deleted", "DELETE", CONFIG_MAPS, "m"),
-        # Server-side apply: what a manager no longer applies goes, what another one set stays.
+        # Server-side apply: a field that its manager no longer applies is removed, another manager's field stays.
         _apply("applied to nothing", CONFIG_MAPS, "n", _config_map("n", data={"a": "1", "b": "1"})),
         merge("set by another one", CONFIG_MAPS, "n", {"data": {"c": "1"}}),
         merge("a binary key", CONFIG_MAPS, "n", {"binaryData": {"d": "/w=="}}),
@@ -215,7 +213,7 @@ def steps(cluster: Object) -> Sequence[Step]:
         Step("deleted twice", "DELETE", TFCLUSTERS, "c"),
         merge("it goes", TFCLUSTERS, "c", {"metadata": {"finalizers": []}}),
         Step("it went", "GET", TFCLUSTERS, "c"),
-        # Lists and what is not served.
+        # Lists, and resources that are not served.
         *(
             Step(
                 f"one of three ({i})",
@@ -245,10 +243,10 @@ def steps(cluster: Object) -> Sequence[Step]:
 
 
 async def hold(session: Any, server: str, namespace: str, conversation: Sequence[Step]) -> dict[str, Any]:
-    """Hold a conversation.
+    """Send all requests of the conversation.
 
     Returns:
-        Of each fact the status and the answer, without what differs from server to server.
+        The status and the response of each fact, without what differs from server to server.
     """
     answers: dict[str, Any] = {}
     heard: dict[str, Any] = {}
@@ -267,7 +265,7 @@ async def hold(session: Any, server: str, namespace: str, conversation: Sequence
 
 
 def comparable(answer: Any, namespace: str) -> Any:
-    """Leave out of an answer what no two servers share: UIDs, times, versions, defaults of other plug-ins."""
+    """Remove what differs between servers: UIDs, times, versions, defaults of other plug-ins."""
     if isinstance(answer, str):
         return answer
     if answer["kind"] == "Status":
@@ -298,7 +296,7 @@ def comparable(answer: Any, namespace: str) -> Any:
 
 
 def _without_diff(status: Object) -> Object:
-    # NB: after the rule the real server shows a Go diff of the whole spec.
+    # After the rule, the real server shows a Go diff of the whole spec.
     status["message"] = status.get("message", "").split("\n")[0]
     for cause in status.get("details", {}).get("causes", ()):
         cause["message"] = cause["message"].split("\n")[0]
@@ -306,7 +304,7 @@ def _without_diff(status: Object) -> Object:
 
 
 async def watched(session: Any, server: str, namespace: str, kind: Kind, *, selector: str, since: str) -> list[Any]:
-    """Watch for a second and give of each event the type, the object's name, its generation and whether it leaves."""
+    """Watch for a second; return the type, name, generation and deletion mark of each event's object."""
     url = f"{server}{kind.path(namespace)}?watch=1&timeoutSeconds=1&resourceVersion={since}&labelSelector={selector}"
     async with session.get(url) as response:
         lines = b"".join([chunk async for chunk in response.content.iter_any()]).splitlines()

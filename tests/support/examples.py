@@ -1,4 +1,4 @@
-"""How many examples Hypothesis tries: a fifth in `make test`, which tries the same ones in each run."""
+"""The number of Hypothesis examples: `make test` runs a fifth of them, the same ones in each run."""
 
 from __future__ import annotations
 
@@ -8,5 +8,4 @@ _RANDOM = os.environ.get("HYPOTHESIS") == "random"
 
 
 def examples(count: int) -> int:
-    """Give how many of the examples of a thorough run are tried in this one."""
     return count if _RANDOM else count // 5

@@ -1,7 +1,7 @@
-"""Makes TFClusters by the thousand: well formed ones with values from all over the schema, and ones with a fault.
+"""Generate thousands of TFClusters: valid ones with values from the whole schema, and ones with a fault.
 
-A fault says which field it sits in, so that a test can ask whether a refusal names it.  The same seed makes the same
-TFClusters.  Nothing here knows what the operator does with them.
+A fault has the path of its field, so that a test can check whether the error message names it. The same seed generates
+the same TFClusters. Nothing here depends on the operator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .objects import Object
 
 _JOBS: Final = ("worker", "chief", "ps", "evaluator", "data_loader", "a", "a_1", "x9", "coordinator", "none", "true")
 _LARGEST: Final = 2_147_483_647
-#: What no field takes: each is the wrong type for most.
+#: Values of the wrong type for most fields.
 _NUMBERS: Final[tuple[Any, ...]] = ("3", "", "many", 1.5, True, [], {}, [1], -1, 10**30, -(2**63), "٣")
 _TEXTS: Final[tuple[Any, ...]] = (5, 0.5, True, [], {}, ["grpc"], {"a": "b"})
 _OBJECTS: Final[tuple[Any, ...]] = ("x", 5, True, [], ["x"], "")
@@ -72,8 +72,8 @@ _BAD_FILTERS: Final[tuple[Any, ...]] = (
 class Generated:
     """One TFCluster.
 
-    ``faults`` holds the path of each field in which something is wrong, and is empty where nothing is.  A ``rival``
-    needs the name of a pod that another one of the same batch needs too.
+    ``faults`` holds the path of each invalid field. A ``rival`` needs the name of a pod that another one of the same
+    batch needs too.
     """
 
     manifest: Object
@@ -86,7 +86,7 @@ class Generated:
 
 
 def generate(seed: int, count: int) -> Iterator[Generated]:
-    """Make TFClusters with names of their own, about half of them well formed."""
+    """Generate TFClusters with unique names, about half of them valid."""
     draw = random.Random(seed)  # noqa: S311 - it draws cases, no secrets
     number = 0
     while number < count:
@@ -103,7 +103,7 @@ def generate(seed: int, count: int) -> Iterator[Generated]:
         number += 1
 
 
-# --- well formed ones
+# --- valid ones
 
 
 def _well_formed(draw: random.Random, number: int) -> Object:
@@ -116,7 +116,7 @@ def _well_formed(draw: random.Random, number: int) -> Object:
         jobs[job] = _job(draw, tuple(jobs))
     for job in jobs.values():
         _filter(draw, job, jobs)
-    if draw.random() < 0.05:  # as long as names may be
+    if draw.random() < 0.05:  # the maximal length of a name
         room = 61 - max(len(job) + len(str(_room(jobs[job]) - 1)) for job in jobs)
         name += "-" * (room > len(name) + 1) + "n" * (room - len(name) - 1)
     spec: Object = {"jobs": jobs, **_some(draw, _OF_THE_CLUSTER, 0.15)}
@@ -190,7 +190,7 @@ def _some(draw: random.Random, choices: _Choices, share: float) -> Object:
 
 
 def _room(job: Object) -> int:
-    """Give the number of tasks that a job may have."""
+    """Return the maximal number of tasks of a job."""
     replicas = 1 if job.get("replicas") is None else job["replicas"]
     return int(job.get("maxReplicas") or replicas)
 
@@ -296,7 +296,7 @@ def _template(draw: random.Random) -> Object:
 
 
 def _rivals(draw: random.Random, number: int) -> Iterator[Generated]:
-    """Give two whose pods have one name, because an underscore becomes a hyphen."""
+    """Generate two TFClusters with the same pod name, because an underscore becomes a hyphen."""
     for name, job in ((f"r{number}", "b_c"), (f"r{number}-b", "c")):
         manifest = _well_formed(draw, number)
         manifest["metadata"] = {"name": name}
@@ -311,7 +311,7 @@ _Fault = Callable[[random.Random, Object, str], str]
 
 
 def _spoil(draw: random.Random, manifest: Object, *, already: Sequence[str]) -> str:
-    """Put one fault into a manifest; give the path of its field."""
+    """Put one fault into a manifest; return the path of its field."""
     spec = manifest.get("spec")
     whole = isinstance(spec, dict) and isinstance(spec.get("jobs"), dict) and spec["jobs"]
     while True:
@@ -422,7 +422,7 @@ def _job_name(draw: random.Random, manifest: Object, job: str) -> str:
 
 
 def _twin(_: random.Random, manifest: Object, __: str) -> str:
-    """Name two jobs so that they are one to DNS."""
+    """Give two jobs names that are equal in DNS."""
     for name in ("t_x", "t-x"):
         manifest["spec"]["jobs"][name] = {"template": {"spec": {"containers": [{"name": "a", "image": IMAGE}]}}}
     return "spec.jobs"
@@ -619,7 +619,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _put(holder: Object, path: str, value: Any) -> None:
-    """Set the value at a path; what is missing on the way, or cannot hold the next part, is made."""
+    """Set the value at a path; create missing parents, and replace those that cannot hold the next part."""
     parts = path.split(".")
     found: Any = holder
     for part, after in itertools.pairwise(parts):

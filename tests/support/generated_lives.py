@@ -1,6 +1,6 @@
-"""Runs the real engine over generated TFClusters in virtual time, on the API server in memory, and judges what it did.
+"""Run the real engine over generated TFClusters in virtual time, on the API server in memory, and judge its actions.
 
-A batch has a namespace of its own, no kubelet, and a healthy neighbour that was there before.
+Each batch has its own namespace, no kubelet, and a healthy neighbour that was created before.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .objects import Object
 _EPOCH: Final = 1_800_000_000.0
 _NAMESPACE: Final = "default"
 _NEIGHBOUR: Final = "neighbour"
-#: Seconds of virtual time within which every TFCluster has a report.
+#: Seconds of virtual time until every TFCluster must have a status.
 WITHIN: Final = 60.0
-#: Seconds of virtual time that follow, for whatever else the engine would do.
+#: Seconds of virtual time after that, for late actions of the engine.
 _AFTERWARDS: Final = 5.0
-#: Reasons of the condition Ready of a TFCluster with which nothing is wrong.
+#: Reasons of the Ready condition of a valid TFCluster.
 _USUAL: Final = frozenset({"AllTasksReady", "TasksNotReady", "WaitingForJob", "Suspended", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One TFCluster as it is stored; ``accepted`` is whether the API server, with our definition, would store it."""
+    """One stored TFCluster; ``accepted`` is whether an API server with our CRD would store it."""
 
     generated: Generated
     stored: Object
@@ -43,25 +43,25 @@ class Case:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found: what is wrong, and how many TFClusters the engine met."""
+    """The errors, and how many TFClusters the engine reconciled."""
 
     wrong: list[str] = field(default_factory=list)
     met: int = 0
     invalid: int = 0
-    #: What no API server stores, whatever the definition.
+    #: No API server stores these, with any CRD.
     never_stored: int = 0
-    #: One pod of each accepted TFCluster that has pods, as the engine asked for it.
+    #: One pod of each accepted TFCluster that has pods, as the engine requested it.
     pods: list[Object] = field(default_factory=list)
 
 
 def names_the_field(text: str, fault: str) -> bool:
-    """Tell whether a text names a field or what it stands in, as far as its second part.
+    """Return whether a text names a field or its parent, down to the second part of the path.
 
     Args:
-        text: a message; keys of maps and indices of lists may stand in brackets, as the API server writes them.
+        text: a message; keys of maps and indices of lists can be in brackets, as the API server writes them.
         fault: the field's path, with dots.
     """
-    text = text.replace("ObjectMeta.", "metadata.")  # as Go's decoder calls it
+    text = text.replace("ObjectMeta.", "metadata.")  # the name in Go's decoder
     plain = re.sub(r"""\[["']?([^\]"']*)["']?\]""", r".\1", text)
     parts = fault.split(".")
     paths = [".".join(parts[:count]) for count in range(len(parts), min(len(parts), 2) - 1, -1)]
@@ -69,7 +69,7 @@ def names_the_field(text: str, fault: str) -> bool:
 
 
 def run(cases: Sequence[Case], findings: Findings) -> None:
-    """Let the engine meet some TFClusters at once."""
+    """Reconcile all TFClusters concurrently."""
     errors = _Errors()
     logger = logging.getLogger("tfcluster_operator")
     logger.addHandler(errors)
@@ -81,7 +81,7 @@ def run(cases: Sequence[Case], findings: Findings) -> None:
 
 
 class _Errors(logging.Handler):
-    """Keeps what is logged as an error, with the exception."""
+    """A log handler that keeps errors, with the exception."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -103,10 +103,10 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
     declared = tfcluster(_NEIGHBOUR).job("ps", replicas=1).job("worker", replicas=3).spec(suspend=False).build()
     neighbour = kube.create("tfclusters", _NAMESPACE, declared)
     half = len(cases) // 2
-    stored = _store(kube, cases[:half], findings)  # which a list shows
+    stored = _store(kube, cases[:half], findings)  # the engine gets these from its list
     operator.start()
     await asyncio.sleep(1.0)
-    stored += _store(kube, cases[half:], findings)  # of which events tell
+    stored += _store(kube, cases[half:], findings)  # the engine gets these as watch events
     until = loop.time() + WITHIN
     while loop.time() < until and any(  # noqa: ASYNC110 - virtual time passes at once
         _waits(kube, case) for case in stored
@@ -179,7 +179,7 @@ def _children(kube: MemoryKubernetes) -> set[tuple[str, str]]:
 
 
 def _one_pod_each(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[Object]:
-    """Give one pod of each accepted TFCluster, as it was asked for."""
+    """Return one pod of each accepted TFCluster, as it was requested."""
     accepted = {case.generated.name for case in stored if case.accepted}
     for pod in kube.list("pods", _NAMESPACE):
         owner = pod["metadata"]["ownerReferences"][0]["name"]
@@ -191,7 +191,7 @@ def _one_pod_each(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[Ob
 
 
 def _judge(case: Case, found: Object | None, children: set[tuple[str, str]]) -> Iterator[str]:
-    """Say what is wrong with what became of a TFCluster."""
+    """Return what is wrong with the outcome of a TFCluster."""
     name, spec = case.generated.name, case.stored.get("spec")
     if found is None:
         if not (_ends_at_once(spec) and spec.get("ttlSecondsAfterFinished") is not None):
@@ -215,7 +215,7 @@ def _judge_accepted(case: Case, ready: Object, children: set[tuple[str, str]]) -
     if case.generated.rival and reason == "NameTaken":
         if "-b-c" not in ready["message"]:
             yield f"{name} does not say which name is taken: {ready['message']}"
-    elif reason in {"DeadlineExceeded", "Deleting"} and _ends_at_once(spec):  # the second by its time to live
+    elif reason in {"DeadlineExceeded", "Deleting"} and _ends_at_once(spec):  # the second because of its TTL
         pass
     elif reason not in _USUAL:
         yield f"{name} was accepted and says {reason}: {ready['message']}"
@@ -229,7 +229,7 @@ def _ends_at_once(spec: Any) -> bool:
 
 
 def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
-    """Say which two need one name, and neither says so."""
+    """Return the pairs that need the same name although neither reports it."""
     taken = {
         case.generated.name: _condition(found, "NameConflict").get("status")
         for case in stored
@@ -242,7 +242,7 @@ def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
 
 
 def _wanted(name: str, spec: Any) -> set[tuple[str, str]]:
-    """Give what must exist of an accepted TFCluster while nothing of it runs."""
+    """Return the objects that must exist for an accepted TFCluster while none of its tasks runs."""
     jobs = spec["jobs"]
     wanted = {("services", name), *(("configmaps", f"{name}-{job.replace('_', '-')}") for job in jobs)}
     if not spec["suspend"]:

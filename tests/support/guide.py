@@ -1,6 +1,6 @@
-"""The snippets of a guide, as its reader sees them, and what a snippet says that it prints.
+"""The code fences of a guide, and the output that they claim.
 
-It decides how a guide's fences are read: the word after the language says where a snippet runs.
+The word after the language says where a snippet runs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Snippet:
 
     Attributes:
         language: "python", "console" or "yaml".
-        place: what follows the language, such as "as=chief"; empty if nothing does.
-        text: what is between the fences.
-        line: where it begins in the guide.
+        place: the text after the language, such as "as=chief"; may be empty.
+        text: the text between the fences.
+        line: its first line in the guide.
         guide: the name of the guide's file.
     """
 
@@ -34,15 +34,15 @@ class Snippet:
         return f"{self.guide} line {self.line}"
 
     def proof(self, folder: str = "e2e") -> str:
-        """Name the test of this folder that proves a snippet which cannot run where it is tested; else empty."""
+        """Name the test in this folder that covers a snippet which cannot run in the guide's test; else empty."""
         return self.place.partition(f"{folder}=")[2]
 
     def printed(self) -> list[str]:
-        """Give what the lines of a Python snippet say that they print, in their order; "…" stands for anything."""
+        """Return the output that a Python snippet claims, in order; "…" stands for any text."""
         return re.findall(r"^\s*print\(.*\)  # (.+)$", self.text, re.MULTILINE)
 
     def commands(self) -> list[tuple[str, list[str]]]:
-        """Give the commands of a console snippet, each with the lines that it prints."""
+        """Return the commands of a console snippet, each with its output."""
         told: list[tuple[str, list[str]]] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):
@@ -53,7 +53,6 @@ class Snippet:
 
 
 def snippets(guide: Path) -> list[Snippet]:
-    """Read a guide's snippets."""
     text = guide.read_text(encoding="utf-8")
     found = [(match, text[: match.start()].count("\n") + 1) for match in _FENCE.finditer(text)]
     assert len(found) * 2 == len(re.findall(r"^\s*```", text, re.MULTILINE)), f"{guide.name} has fences not understood"
@@ -61,7 +60,7 @@ def snippets(guide: Path) -> list[Snippet]:
 
 
 def agrees(printed: list[str], told: list[str]) -> bool:
-    """Say whether lines were printed as a guide tells of them, in that order; a line "…" stands for any number."""
+    """Return whether lines were printed as a guide claims, in that order; a line "…" stands for any number of lines."""
     patterns = [".*" if line == "…" else ".*".join(re.escape(part) for part in line.split("…")) for line in told]
     joined = "".join("(?:.*\n)*" if pattern == ".*" else f"{pattern}\n" for pattern in patterns)
     return re.fullmatch(joined, "".join(f"{line.rstrip()}\n" for line in printed)) is not None

@@ -1,6 +1,6 @@
-"""What tools that use kstatus (Flux, Argo CD, kpt and others) make of a TFCluster, by the rules of kstatus itself.
+"""The status of a TFCluster in tools that use kstatus (Flux, Argo CD, kpt and others), by the rules of kstatus.
 
-It decides nothing: kstatus/main.go calls sigs.k8s.io/cli-utils, at the version that its go.mod names.
+kstatus/main.go calls sigs.k8s.io/cli-utils, at the version in its go.mod.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SOURCE = Path(__file__).parent / "kstatus"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What kstatus says of an object: its status, such as Current, and why."""
+    """The verdict of kstatus on an object: its status, such as Current, and the reason."""
 
     status: str
     message: str
 
 
 def program() -> Path:
-    """Return the program that asks kstatus, built once for each content of its sources."""
+    """Return the program that calls kstatus, built once for each content of its sources."""
 
     def build(folder: Path) -> None:
         run_go(
@@ -40,7 +40,6 @@ def program() -> Path:
 
 
 def judge(*found: Object) -> list[Verdict]:
-    """Ask kstatus."""
     answer = subprocess.run(
         [program()], input="\n".join(map(json.dumps, found)), capture_output=True, text=True, check=True
     )

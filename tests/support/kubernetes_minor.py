@@ -1,4 +1,4 @@
-"""Tests that need something which older Kubernetes has not; docs/reference/versions.md has a row for each."""
+"""Skip tests that need a newer Kubernetes; docs/reference/versions.md has a row for each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from local_kubernetes.control_plane import MINOR_VARIABLE
 
 
 def require_kubernetes(minor: str, what: str) -> None:
-    """Skip the test on the control plane of an older Kubernetes."""
     if older_than(minor):
         pytest.skip(f"Kubernetes {minor} brought {what}")
 
 
 def older_than(minor: str) -> bool:
-    """Say whether the tests run on an older control plane."""
     tested = os.environ.get(MINOR_VARIABLE, "")
     return bool(tested) and _number(tested) < _number(minor)
 

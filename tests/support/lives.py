@@ -1,6 +1,6 @@
-"""The steps that most stories of a cluster's life begin with: it runs, a pod ends, a pod is taken away, others follow.
+"""Common first steps of life tests: a cluster runs, a pod ends, a pod is deleted, others follow.
 
-They drive the stand-in kubelet and wait for what the operator makes of it; what that should be is the tests' matter.
+They drive the simulated kubelet and wait for the operator's reaction; the tests check it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .world import World, task_names
 
 
 def pods_of_jobs(cluster: str, jobs: Mapping[str, Object]) -> list[str]:
-    """Name the pods of a cluster that is declared with these jobs."""
+    """Return the pod names of a cluster that is declared with these jobs."""
     return task_names(cluster, **{job: fields.get("replicas", 1) for job, fields in jobs.items()})
 
 
 def launch_running(
     world: World, kubelet: StandInKubelet, name: str, jobs: Mapping[str, Object], **spec: Any
 ) -> dict[str, str]:
-    """Create a cluster and let all its pods run.
+    """Create a cluster and run all its pods.
 
     Returns:
         The UIDs of the pods by name.
@@ -35,7 +35,7 @@ def launch_running(
 
 
 def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old: Mapping[str, str]) -> dict[str, str]:
-    """Confirm the end of each pod that is asked to go, until a new pod stands at every name.
+    """Confirm the end of each terminating pod, until a new pod exists at every name.
 
     Returns:
         The new UIDs by name.
@@ -53,15 +53,14 @@ def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old:
 
 
 def confirm_ends(world: World, kubelet: StandInKubelet, cluster: str, names: Iterable[str] | None = None) -> None:
-    """Let the kubelet confirm the end of the pods that are asked to go."""
     for name, pod in world.pods_of(cluster).items():
         if pod["metadata"].get("deletionTimestamp") and (names is None or name in names):
-            # NB: by its UID: while this one goes, the operator may have made the next under the same name.
+            # By UID: in the meantime, the operator can have created the next pod with the same name.
             kubelet.confirm_end(pod)
 
 
 def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: Iterable[str]) -> None:
-    """Confirm the end of each pod that is asked to go, until exactly these pods are left and none of them goes."""
+    """Confirm the end of each terminating pod, until exactly these pods are left and none terminates."""
     wanted = sorted(left)
 
     def probe() -> list[str]:
@@ -72,13 +71,13 @@ def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: I
 
 
 def uids_of(world: World, cluster: str) -> dict[str, str]:
-    """Give the UIDs of a cluster's pods that stay, by name."""
+    """Return the UIDs of a cluster's pods that do not terminate, by name."""
     found = world.pods_of(cluster)
     return {n: p["metadata"]["uid"] for n, p in found.items() if not p["metadata"].get("deletionTimestamp")}
 
 
 def await_asked_to_go(world: World, *names: str) -> None:
-    """Return when each of the pods terminates or is gone."""
+    """Wait until each of the pods terminates or was deleted."""
 
     def staying() -> list[str]:
         found = {name: world.get(PODS, name) for name in names}
@@ -88,10 +87,7 @@ def await_asked_to_go(world: World, *names: str) -> None:
 
 
 def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int | None = None) -> None:
-    """Write into the status that the workers have failed so often in a row: the next pause is as long as after them.
-
-    Their last try was just now.
-    """
+    """Write consecutive failures of the workers, the last one just now, into the status: they set the next back-off."""
     now = clock.now().timestamp()
     alone = {"failing": {str(index): {"in_row": count, "retry_at": now}}}
     job = {"in_row": count, "restart_at": now} if index is None else alone
@@ -100,15 +96,15 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
 
 
 def remembered(world: World, cluster: str, job: str) -> Object:
-    """Give what the operator remembers of a job between its passes."""
+    """Return the operator's record of a job between two reconciles."""
     return world.status(cluster)["internal"]["jobs"].get(job, {})
 
 
 def await_another_pass(world: World, *clusters: str) -> None:
-    """Return when the operator has looked at each of these clusters after everything that was done before.
+    """Wait until the operator has reconciled each of these clusters after every earlier event.
 
-    An edit that asks for nothing is the proof: its generation reaches the status at the end of a pass, in one write.
-    So what the operator meant to do about what came before is done, and what is not done it does not want.
+    Edit a field without effect: its generation reaches the status at the end of a reconcile, in one write. Actions on
+    earlier events are complete by then.
     """
     edited = {name: world.edit(name, {"ttlSecondsAfterFinished": _another_ttl(world, name)}) for name in clusters}
     for name, generation in edited.items():
@@ -118,5 +114,5 @@ def await_another_pass(world: World, *clusters: str) -> None:
 
 
 def _another_ttl(world: World, cluster: str) -> int:
-    """Give a TTL that is not the present one, and as good as none where there was none."""
+    """Return another TTL than the current one, and a practically infinite one if it was not set."""
     return world.cluster(cluster)["spec"].get("ttlSecondsAfterFinished", 10_000_000) + 1

@@ -1,7 +1,6 @@
-"""Builders of TFCluster manifests: a valid one in a line, and an invalid one by saying only what is wrong with it.
+"""Builders of TFCluster manifests: a valid one in a line, and an invalid one by adding its fault.
 
-It decides what a manifest looks like when a test does not care; it knows nothing of the operator, and it checks
-nothing, so that a test can write whatever the API server should refuse.
+Nothing is validated, so that a test can write manifests that the API server must reject.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from typing import Any
 
 from .objects import Object
 
-#: Pulled by nobody: most tests have no kubelet.
+#: Never pulled: most tests do not have a kubelet.
 IMAGE = "registry.k8s.io/pause:3.10"
 
 
-#: What has an edit of a template replace all pods of a job at once.
+#: Makes an edit of a template replace all pods of a job immediately.
 RECREATE = {"updateStrategy": {"type": "Recreate"}}
 
 
 def pod_template(*, metadata: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
-    """Build a pod template with one container, called tensorflow."""
+    """Build a pod template with one container named tensorflow."""
     about = {} if metadata is None else {"metadata": metadata}
     return {**about, "spec": {"containers": [{"name": "tensorflow", "image": IMAGE, **container}], **(spec or {})}}
 
@@ -46,7 +45,7 @@ class TFClusterBuilder:
         template: Object | None = None,
         **fields: Any,
     ) -> TFClusterBuilder:
-        """Add a job, or replace the one of that name.
+        """Add a job, or replace the one with that name.
 
         Returns:
             This builder.
@@ -70,10 +69,9 @@ class TFClusterBuilder:
         return self
 
     def build(self) -> Object:
-        """Give the manifest as a dict of its own: changing it changes no other."""
+        """Return a deep copy of the manifest."""
         return copy.deepcopy(self._manifest)
 
 
 def tfcluster(name: str) -> TFClusterBuilder:
-    """Start a TFCluster without jobs."""
     return TFClusterBuilder(name)

@@ -48,7 +48,7 @@ _MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name"}
 
 
 class Plane:
-    """An API server in memory with its own time, which is also a :class:`~.clock.Clock` for the tests."""
+    """An API server in memory with its own clock, which is also a :class:`~.clock.Clock` for the tests."""
 
     def __init__(self) -> None:
         self._loop = VirtualTimeLoop()
@@ -67,7 +67,7 @@ class Plane:
             self.kube.create("serviceaccounts", name, {"metadata": {"name": "default"}}, user="controller")
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine to its end. The operator and the controllers run meanwhile."""
+        """Run a coroutine, together with the operator and the controllers."""
         return self._loop.run_until_complete(work)
 
     def monotonic(self) -> float:
@@ -80,21 +80,21 @@ class Plane:
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
-        """End what runs still."""
+        """End all running tasks."""
         self._collecting.cancel()
         self.sleep(_AT_ONCE)
         self._loop.close()
 
 
 class MemoryObjects(Objects):
-    """Objects on the API server in memory, as an administrator sees them."""
+    """Objects on the API server in memory, with an administrator's permissions."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
 
     def _send(self, method: str, path: str, body: Any, *, content: str) -> bytes:
         if content == STRATEGIC:
-            # The server merges as JSON: the lists of a kubelet's patch are completed here.
+            # The in-memory server merges as JSON: complete the lists of a kubelet's patch here.
             old = json.loads(self._send("GET", path.removesuffix("/status"), None, content=MERGE))
             body, content = {key: _strategic(old.get(key), body[key]) for key in body}, MERGE
         data = None if body is None else json.dumps(body).encode()
@@ -124,7 +124,7 @@ def _strategic(old: Any, change: Any) -> Any:
 
 
 class MemoryAudit(AuditLog):
-    """The requests to the API server in memory. None is logged late."""
+    """The requests to the API server in memory. All are logged immediately."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -161,7 +161,7 @@ class MemoryOperator:
 
     Args:
         plane: the API server.
-        log: the file for what it logs.
+        log: the log file.
     """
 
     def __init__(self, plane: Plane, log: Path) -> None:
@@ -178,7 +178,7 @@ class MemoryOperator:
         return self._operator is not None and self._operator.runs
 
     def start(self, *, arguments: Sequence[str] = ALL_NAMESPACES) -> None:
-        """Start it and let it read what there is."""
+        """Start it and wait for its first lists."""
         assert not self.running, "the operator runs already"
         self._arguments = tuple(arguments)
         namespaces = [arguments[i + 1] for i, one in enumerate(arguments) if one == "--namespace"]
@@ -199,27 +199,27 @@ class MemoryOperator:
             logging.getLogger(__name__).error("the operator ended", exc_info=self._operator.deaths.pop())
 
     def restore(self) -> None:
-        """Have it run for all namespaces, whatever was done to it before."""
+        """Run it for all namespaces again."""
         if not self.running or self._arguments != ALL_NAMESPACES:
             self.kill()
             self.start()
 
     def kill(self) -> None:
-        """End it as a crash does: what it has not sent is not sent."""
+        """Crash it: unsent requests are lost."""
         if self._operator is not None:
             self._plane.run(_call(self._operator.stop))
             self._plane.sleep(_AT_ONCE)
             self._operator = None
 
     def stop(self) -> int:
-        """Ask it to end, as SIGTERM does."""
+        """End it as SIGTERM does."""
         assert self._operator is not None, "the operator was never started"
         self._plane.run(self._operator.end())
         self._operator = None
         return 0
 
     def close(self) -> None:
-        """End it for good, and its log."""
+        """End it, and close its log."""
         self.kill()
         logging.getLogger().removeHandler(self._handler)
         self._handler.close()

@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them, and as docs/reference/metrics.md tells of them."""
+"""The metrics of a scrape, and those that docs/reference/metrics.md documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 _DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 _ROW: Final = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]*)\|[^|]+\|$", re.MULTILINE)
-#: What stands for a value that is not written out, such as "an HTTP status".
+#: Placeholders in the tables, such as "an HTTP status".
 OPEN: Final = ""
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -27,7 +27,7 @@ class Family:
 
 
 def documented() -> dict[str, Family]:
-    """Give every row of the tables in docs/reference/metrics.md, by the name of the metric."""
+    """Return every row of the tables in docs/reference/metrics.md, by the name of the metric."""
     return {
         row[1]: Family(row[2], _labels(row[3].strip())) for row in _ROW.finditer(_DOCUMENT.read_text(encoding="utf-8"))
     }
@@ -43,7 +43,7 @@ def _labels(cell: str) -> dict[str, frozenset[str]]:
 
 
 def families(text: str) -> dict[str, Family]:
-    """Give the metrics of a scrape by the names under which they are documented, with the values that they have."""
+    """Return the metrics of a scrape by their documented names, with their values."""
     found: dict[str, Family] = {}
     for family in text_string_to_metric_families(text):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -57,8 +57,6 @@ def families(text: str) -> dict[str, Family]:
 
 
 class Scrape(dict[Sample, float]):
-    """The samples of one scrape."""
-
     def __init__(self, text: str) -> None:
         super().__init__(
             ((sample.name, frozenset(sample.labels.items())), sample.value)
@@ -67,11 +65,11 @@ class Scrape(dict[Sample, float]):
         )
 
     def value(self, name: str, **labels: str) -> float:
-        """Give one sample; it must be there."""
+        """Return the value of one sample, which must exist."""
         return self[name, frozenset(labels.items())]
 
     def not_zero(self, name: str) -> dict[tuple[str, ...], float]:
-        """Give the samples of this name that are not 0, by the values of their labels in the order of their names."""
+        """Return the non-zero samples of a metric by their label values, in the order of the label names."""
         return {
             tuple(value for _, value in sorted(labels)): found
             for (of, labels), found in self.items()
@@ -79,7 +77,7 @@ class Scrape(dict[Sample, float]):
         }
 
     def since(self, before: Scrape, name: str) -> dict[tuple[str, ...], float]:
-        """Give by how much the samples of this name have grown since another scrape, where they have."""
+        """Return the growth of each sample of a metric since another scrape, without zeros."""
         old = before.not_zero(name)
         grown = {key: found - old.get(key, 0.0) for key, found in self.not_zero(name).items()}
         return {key: by for key, by in grown.items() if by}

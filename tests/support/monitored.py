@@ -1,7 +1,6 @@
-"""A real Prometheus that scrapes the real operator by the configuration of monitoring.md, and the chart's queries.
+"""A real Prometheus that scrapes the real operator with the configuration of monitoring.md, and the chart's queries.
 
-It decides how the documented configuration finds an operator that is no pod: a pod stands in for it, whose address and
-port are those of the process.
+The operator runs outside a pod: the configuration finds a pod with the address and the port of the process.
 """
 
 from __future__ import annotations
@@ -36,13 +35,12 @@ class Query(NamedTuple):
 
 
 def dashboard() -> Object:
-    """Read the dashboard."""
     found: Object = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
     return found
 
 
 def queries(panel: Object, *, rate_interval: str) -> list[Query]:
-    """Give a panel's queries as Grafana sends them when all namespaces are chosen."""
+    """Return a panel's queries as Grafana sends them for all namespaces."""
     (namespace,) = (v for v in dashboard()["templating"]["list"] if v["name"] == "namespace")
     return [
         Query(
@@ -56,13 +54,12 @@ def queries(panel: Object, *, rate_interval: str) -> list[Query]:
 
 
 def alert_rules() -> list[Object]:
-    """Read the rules of the alerts."""
     groups = yaml.safe_load((MONITORING / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 def documented_queries() -> Iterator[tuple[str, str]]:
-    """Give each query of the documents and the name of its page; each line of such a block is one."""
+    """Return each query of the documents and the name of its page; each line of such a block is one."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
             for line in block.splitlines():
@@ -70,7 +67,7 @@ def documented_queries() -> Iterator[tuple[str, str]]:
 
 
 def documented_configuration() -> Object:
-    """Read the configuration of Prometheus in docs/operate/monitoring.md."""
+    """Return the configuration of Prometheus in docs/operate/monitoring.md."""
     text = (ROOT / "docs" / "operate" / "monitoring.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (found,) = (one for one in map(yaml.safe_load, blocks) if "scrape_configs" in one)
@@ -79,7 +76,7 @@ def documented_configuration() -> Object:
 
 
 def configuration(kubeconfig: Path, *, every: str = "1s") -> str:
-    """Give the documented configuration for a Prometheus that is no pod either."""
+    """Return the documented configuration for a Prometheus that also runs outside a pod."""
     documented = documented_configuration()
     for one in documented["scrape_configs"]:
         for discovery in one["kubernetes_sd_configs"]:
@@ -89,7 +86,7 @@ def configuration(kubeconfig: Path, *, every: str = "1s") -> str:
 
 
 def announce(objects: Objects, *ports: int) -> None:
-    """Have a pod stand for each operator, with the labels and the port that the chart gives it."""
+    """Create a pod for each operator, with the chart's labels and port."""
     objects.create(NAMESPACES, "", {"metadata": {"name": HOME}})
     eventually(lambda: objects.get(SERVICE_ACCOUNTS, HOME, "default"), what=f"namespace {HOME} can hold pods")
     for number, port in enumerate(ports, start=1):

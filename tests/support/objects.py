@@ -1,6 +1,6 @@
 """Kubernetes objects as plain dicts, through the transport of the official client.
 
-Tests compare whole objects, so they want the JSON as the API server sent it.  Nothing here knows of a TFCluster.
+Tests compare whole objects, so they need the JSON as the API server sent it. This module is independent of TFClusters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JSON_PATCH = "application/json-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where the objects of one kind live in the API."""
+    """The API path of a kind."""
 
     group_version: str
     plural: str
@@ -65,7 +65,7 @@ CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=F
 
 
 class Objects:
-    """Reads and writes objects; every refusal of the API server is an ApiException."""
+    """Access to objects; every error of the API server is an ApiException."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -77,12 +77,12 @@ class Objects:
             The decoded JSON.
 
         Raises:
-            ApiException: the answer is not 2xx.
+            ApiException: the status is not 2xx.
         """
         return json.loads(self._send(method, path, body, content=content))
 
     def text(self, path: str) -> str:
-        """GET what is no JSON, such as a pod's log."""
+        """GET a response that is not JSON, such as a pod's log."""
         return self._send("GET", path, None, content="*/*").decode(errors="replace")
 
     def _send(self, method: str, path: str, body: Any, *, content: str) -> bytes:
@@ -96,7 +96,7 @@ class Objects:
         return data
 
     def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object | None:
-        """Read one object, or None where there is none."""
+        """Read one object; None if it does not exist."""
         try:
             return self.request("GET", kind.path(namespace, name, subresource))
         except ApiException as error:
@@ -105,27 +105,25 @@ class Objects:
             raise
 
     def list(self, kind: Kind, namespace: str = "", *, selector: str = "") -> list[Object]:
-        """List objects of one namespace (all namespaces if empty), by label selector."""
+        """List the objects of a namespace (all namespaces if empty) with a label selector."""
         query = f"?{urlencode({'labelSelector': selector})}" if selector else ""
         return self.request("GET", kind.path(namespace) + query)["items"]
 
     def create(self, kind: Kind, namespace: str, body: Object) -> Object:
-        """POST one object."""
         return self.request("POST", kind.path(namespace), body)
 
     def patch(
         self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", content: str = MERGE
     ) -> Object:
-        """PATCH one object, by JSON merge patch unless told otherwise."""
+        """PATCH one object, by default with a JSON merge patch."""
         return self.request("PATCH", kind.path(namespace, name, subresource), body, content=content)
 
     def replace(self, kind: Kind, namespace: str, body: Object) -> Object:
-        """PUT one object over the one of its name."""
         return self.request("PUT", kind.path(namespace, body["metadata"]["name"]), body)
 
     def delete(self, kind: Kind, namespace: str, name: str, *, grace_seconds: int | None = None, uid: str = "") -> None:
-        """DELETE one object, or with ``uid`` only that incarnation; that it is gone already is no error."""
-        # NB: the server reads the query only where there is no body.
+        """DELETE one object, with ``uid`` only if it has that UID; a missing object is not an error."""
+        # The server reads the query only if the request does not have a body.
         query = "" if grace_seconds is None or uid else f"?gracePeriodSeconds={grace_seconds}"
         body = {"preconditions": {"uid": uid}, "gracePeriodSeconds": grace_seconds} if uid else None
         try:

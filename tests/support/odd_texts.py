@@ -1,4 +1,4 @@
-"""Texts that some reader of YAML takes for something else where they stand without quotes."""
+"""Texts that a YAML reader parses as something else if they are not quoted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ODD_TEXTS = [
 
 
 def readings(text: str) -> Iterator[list[Any]]:
-    """Read a text's documents as Kubernetes does, as YAML 1.1 and as YAML 1.2."""
+    """Parse the documents of a text as Kubernetes does, as YAML 1.1 and as YAML 1.2."""
     yield [one.value for one in documents(text.encode())]
     yield list(yaml.safe_load_all(text))
     yield list(YAML(typ="safe", pure=True).load_all(io.StringIO(text)))

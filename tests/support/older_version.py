@@ -1,4 +1,4 @@
-"""An earlier version of the project, out of the repository's history."""
+"""An earlier version of the project, from the Git history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ COMMIT = "838ee09e65f7d9964890f15ec3f5308073f5a4f3"
 
 
 def unpack(folder: Path, *wanted: str) -> Path:
-    """Write files of that version."""
     found = subprocess.run(["git", "archive", COMMIT, *wanted], cwd=ROOT, capture_output=True, check=False)
     if found.returncode:
         pytest.fail(f"commit {COMMIT} is not here: fetch the whole history (git fetch --unshallow)", pytrace=False)

@@ -1,4 +1,4 @@
-"""The operator as the real process that it is in production: started, killed, measured, and its log read."""
+"""The operator as a real process: started, killed, measured, and its log read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .waiting import GUARD, eventually
 
 ALL_NAMESPACES: Final = ("--all-namespaces",)
 
-#: An environment that holds no more than the operator's own dependencies: kopf loads the official client where it is.
+#: An environment with only the operator's own dependencies: kopf loads the official client if it is installed.
 PYTHON: Final = os.environ.get("TFCLUSTER_OPERATOR_PYTHON", sys.executable)
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class OperatorProcess:
-    """One operator at a time; every run appends to the same log.
+    """One operator at a time; all runs append to the same log.
 
     Args:
-        kubeconfig: what the operator connects with unless a start says otherwise.
+        kubeconfig: the default kubeconfig of the operator.
         log: the file for its output.
         sources: the folder of its sources.
     """
@@ -60,9 +60,9 @@ class OperatorProcess:
         """Start the operator.
 
         Args:
-            kubeconfig: what it connects with, if not the usual one.
-            arguments: its scope; with ``--leader-election`` and its like, it needs the rights to its Lease.
-            wait: whether to return only when it says that it is ready.
+            kubeconfig: another kubeconfig than the default.
+            arguments: its scope; with ``--leader-election`` and its like, it needs permissions for its Lease.
+            wait: whether to wait until it is ready.
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
@@ -83,13 +83,13 @@ class OperatorProcess:
             self.wait_ready()
 
     def restore(self) -> None:
-        """Have it run for all namespaces, whatever was done to it before."""
+        """Run it for all namespaces again."""
         if not self.running or self._start_as != (self.kubeconfig, ALL_NAMESPACES):
             self.kill()
             self.start()
 
     def wait_ready(self) -> None:
-        """Return when the operator says that it is ready; fail at once if it has ended."""
+        """Wait until the operator is ready; fail immediately if it has ended."""
 
         def probe() -> str:
             if not self.running:
@@ -99,11 +99,11 @@ class OperatorProcess:
         eventually(probe, lambda answer: answer == "200", what="the operator is ready")
 
     def readiness(self) -> str:
-        """Ask /readyz: the status code, or why there is none."""
+        """Request /readyz; return the status code, or the error."""
         return self.get_health("readyz")
 
     def get_health(self, path: str) -> str:
-        """Ask a path of the health port: the status code, or why there is none."""
+        """Request a path of the health port; return the status code, or the error."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{path}", timeout=GUARD) as answer:
                 return str(answer.status)
@@ -113,7 +113,7 @@ class OperatorProcess:
             return repr(error)
 
     def scrape(self, accept: str = "") -> tuple[str, str]:
-        """Ask for the metrics as Prometheus does."""
+        """Request the metrics as Prometheus does."""
         address = f"http://127.0.0.1:{self._metrics_port}/metrics"
         asked = urllib.request.Request(address, headers={"Accept": accept} if accept else {})
         with urllib.request.urlopen(asked, timeout=GUARD) as answer:  # noqa: S310 - likewise
@@ -121,12 +121,10 @@ class OperatorProcess:
 
     @property
     def metrics_port(self) -> int:
-        """Where it serves its metrics on loopback."""
         return self._metrics_port
 
     @property
     def health_port(self) -> int:
-        """Where it serves its probes on loopback."""
         return self._port
 
     @property
@@ -134,32 +132,31 @@ class OperatorProcess:
         return self._process.poll() if self._process else None
 
     def kill(self) -> None:
-        """End the operator as a crash does, by SIGKILL."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def stop(self, *, within: float = GUARD) -> int:
-        """Ask the operator to end, by SIGTERM."""
+        """End the operator with SIGTERM."""
         assert self._process is not None, "the operator was never started"
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within)
 
     def tail(self, *, start: int = 0, characters: int = 4000) -> str:
-        """Read the end of the log, from a position on."""
+        """Return the log from a position on."""
         return self.log.read_bytes()[start:].decode(errors="replace")[-characters:]
 
     def cpu_seconds(self) -> float:
-        """Measure the processor time used so far, user and system, in seconds."""
+        """Return the CPU time used so far, user and system, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def forget_peak(self) -> None:
-        """Begin a new measurement of the peak of resident memory."""
+        """Reset the peak of resident memory."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def memory(self) -> tuple[int, int]:
-        """Measure the resident memory: now and at its peak, in bytes."""
+        """Return the resident memory, now and at its peak, in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         values = dict(line.split(":", 1) for line in status.splitlines())
         return tuple(int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two keys

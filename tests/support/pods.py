@@ -1,7 +1,7 @@
-"""The kubelet's and the scheduler's part, played on a control plane without nodes.
+"""A simulated kubelet and scheduler for a control plane without nodes.
 
-A pod without a node is deleted at once; one that is bound stays terminating until its kubelet has stopped it, so bind
-first whatever shall terminate visibly.  It writes what a kubelet writes (bindings and ``status``) and nothing else.
+A deleted pod without a node disappears immediately; a bound one terminates until its kubelet has stopped it, so bind a
+pod first if its termination must be visible. It writes only what a kubelet writes (bindings and ``status``).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 from . import clock
 from .objects import NAMESPACES, NODES, PODS, STRATEGIC, TFCLUSTERS, Object, Objects
 
-#: What the device plugin says of each device: its ID and "Healthy", "Unhealthy" or "Unknown".
+#: The report of the device plugin about each device: its ID and "Healthy", "Unhealthy" or "Unknown".
 Devices = Mapping[str, Sequence[tuple[str, str]]]
 
 
 class StandInKubelet:
-    """Plays the kubelet of one node for the pods of one namespace."""
+    """The kubelet of one node, for the pods of one namespace."""
 
     def __init__(self, objects: Objects, namespace: str) -> None:
         self._objects = objects
         self._namespace = namespace
         self._node = f"node-{namespace}"
-        # The node must exist, else the pod garbage collector removes its pods; nobody else may be scheduled to it.
+        # Without the node, the pod garbage collector removes its pods; the taint keeps other pods away.
         objects.create(NODES, "", {"metadata": {"name": self._node}, "spec": {"unschedulable": True}})
 
     def close(self) -> None:
-        """Take the namespace, its pods and the node away, in this order, so that nobody replaces the pods."""
+        """Delete the namespace, its pods and the node, in this order, so that no controller replaces the pods."""
         self._objects.request("DELETE", TFCLUSTERS.path(self._namespace))
         self._objects.delete(NAMESPACES, "", self._namespace)
         for pod in self._objects.list(PODS, self._namespace):
@@ -47,35 +47,34 @@ class StandInKubelet:
                 self._objects.request("POST", PODS.path(self._namespace, name, "binding"), body)
 
     def run(self, *names: str, devices: Devices | None = None) -> None:
-        """Let pods run and be ready; all their containers hold the devices."""
+        """Set pods running and ready; all their containers have the devices."""
         self.bind(*names)
         for name in names:
             self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=True, devices=devices)
 
     def unready(self, name: str) -> None:
-        """Let a running pod fail its readiness probe."""
+        """Set a running pod unready, as a failed readiness probe does."""
         self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=False)
 
     def wait(self, name: str, *, reason: str, message: str = "") -> None:
-        """Let the containers of a pod wait, for an image say."""
+        """Set the containers of a pod waiting, for an image for example."""
         self.bind(name)
         state = {"waiting": {"reason": reason, "message": message}}
         self._report(name, phase="Pending", state=state, ready=False)
 
     def fail(self, *names: str, exit_code: int = 1, reason: str = "Error", message: str = "") -> None:
-        """Let all containers of the pods end with an error."""
+        """End all containers of the pods with an error."""
         for name in names:
             self.bind(name)
             self._report(name, phase="Failed", state=_ended(exit_code, reason, message), ready=False)
 
     def succeed(self, *names: str) -> None:
-        """Let all containers of the pods end with exit code 0."""
+        """End all containers of the pods with exit code 0."""
         for name in names:
             self.bind(name)
             self._report(name, phase="Succeeded", state=_ended(0), ready=False)
 
     def end_container(self, name: str, *, exit_code: int, container: str = "tensorflow") -> None:
-        """Let one container of a running pod end while the others run on."""
         pod = self._objects.get(PODS, self._namespace, name)
         assert pod is not None, f"there is no pod {name}"
         statuses = [
@@ -92,7 +91,7 @@ class StandInKubelet:
         self._objects.patch(PODS, self._namespace, name, body, subresource="status")
 
     def disrupt(self, name: str, *, exit_code: int = 143) -> None:
-        """Let a pod fail as preemption and the taint manager have it: its object says that it was the target."""
+        """Fail a pod with the condition DisruptionTarget, as preemption and the taint manager do."""
         self.bind(name)
         target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         body = {"status": {"conditions": [{**target, "lastTransitionTime": _now()}]}}
@@ -100,12 +99,12 @@ class StandInKubelet:
         self._report(name, phase="Failed", state=_ended(exit_code), ready=False)
 
     def stop(self, *names: str) -> None:
-        """Finish the termination of pods that somebody deleted."""
+        """Finish the termination of deleted pods."""
         for name in names:
             self._objects.delete(PODS, self._namespace, name, grace_seconds=0)
 
     def confirm_end(self, pod: Object) -> None:
-        """Finish the termination of one pod; one that has its name by now stays."""
+        """Finish the termination of one pod; skip a newer one with its name."""
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self._objects.delete(PODS, self._namespace, name, grace_seconds=0, uid=uid)
 

@@ -1,7 +1,4 @@
-"""A real Prometheus and its promtool, built from the module that upstream releases.
-
-It decides how they are built, started and asked; what is scraped and what is asked is the tests' business.
-"""
+"""A real Prometheus and its promtool, built from the module that upstream releases."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ OPERATOR_MODULE: Final = "github.com/prometheus-operator/prometheus-operator@v0.
 
 
 def definitions() -> list[Object]:
-    """Read the definitions of the kinds that the chart makes objects of, as the Prometheus Operator installs them."""
+    """Return the CRDs of the chart's optional kinds, from the release of the Prometheus Operator."""
     names = ("podmonitors", "prometheusrules", "servicemonitors")
 
     def copy(folder: Path) -> None:
@@ -55,13 +52,13 @@ def definitions() -> list[Object]:
 
 
 def programs() -> Path:
-    """Return the folder that holds `prometheus` and `promtool`, built once for each version."""
+    """Return the folder with `prometheus` and `promtool`, built once for each version."""
 
     def build(folder: Path) -> None:
         answer = json.loads(run_go(["mod", "download", "-json", MODULE]))
         source = folder / "source"
         shutil.copytree(answer["Dir"], source)
-        # NB: Go's module cache is read-only, and so is a copy of it.
+        # Go's module cache is read-only, and so is a copy of it.
         for path in (source, source / "plugins", source / "plugins" / "plugins.go"):
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
         (source / "plugins" / "plugins.go").write_text(_PLUGINS, encoding="utf-8")
@@ -80,7 +77,7 @@ def programs() -> Path:
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool; the caller judges the exit status."""
+    """Run promtool; the caller checks the exit status."""
     return subprocess.run(
         [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=GUARD
     )
@@ -120,15 +117,14 @@ class Prometheus:
         self.stop()
 
     def stop(self) -> None:
-        """End it; its data is of no use any more."""
         self._process.kill()
         self._process.wait()
 
     def ask(self, path: str, **parameters: str | float) -> Any:
-        """Ask its HTTP API.
+        """Call its HTTP API.
 
         Raises:
-            ValueError: Prometheus refused, in its own words.
+            ValueError: Prometheus returned an error; it has its message.
         """
         question = f"{path}?{urllib.parse.urlencode(parameters)}"
         try:
@@ -138,7 +134,7 @@ class Prometheus:
             raise ValueError(f"{parameters}: {error.read().decode()}") from error
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Give the series that an expression selects or computes now; a scalar is one series without labels."""
+        """Return the series of an expression; a scalar is one series without labels."""
         found = self.ask("query", query=expression)
         if found["resultType"] == "scalar":
             return [{"metric": {}, "value": found["result"]}]
@@ -153,10 +149,10 @@ class Prometheus:
             found = re.search(r"msg=\"Listening on\" .*?address=([\d.:]+)", text)
             return found[1] if found and ready else ""
 
-        # NB: an AssertionError in the probe ends the wait; only one in the judgement means "not yet".
+        # An AssertionError in the probe ends the wait; only one in ``accept`` means "not yet".
         return eventually(address, what="Prometheus is ready")
 
 
 if __name__ == "__main__":
-    # Ahead of the tests, which have a limit of time.
+    # Build it before the tests, which have a time limit.
     programs()

@@ -1,6 +1,7 @@
-"""The rights of the operator, as a literal list, and how users get rights.
+"""The operator's permissions as a literal list, and functions that grant permissions to users.
 
-The authorizer hears of a Role a moment after it was created, so each function returns when the rights count.
+The authorizer learns about a Role a moment after its creation, so each function returns when the permissions are in
+effect.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _GROUP: Final = "rbac.authorization.k8s.io"
 
 OPERATOR_USER: Final = "tfcluster-operator"
 
-#: What it may do with PodGroups.
+#: The verbs for PodGroups.
 GANG_VERBS: Final = ("create", "delete", "list", "patch", "watch")
-#: API group, resource, verbs: all that the operator may do, and all that it needs.
+#: API group, resource, verbs: all permissions that the operator has and needs.
 OPERATOR_RULES: Final = (
     ("tfcluster.dev", "tfclusters", ("delete", "get", "list", "watch")),
     ("tfcluster.dev", "tfclusters/status", ("patch",)),
@@ -35,14 +36,14 @@ OPERATOR_RULES: Final = (
     ("", "events", ("create",)),
 )
 
-#: What it reads besides that is in no namespace, where TFClusters wait in queues.
+#: It also reads these, which are cluster-scoped, if TFClusters wait in queues.
 QUEUE_RULES: Final = (
     ("kueue.x-k8s.io", "resourceflavors", ("list", "watch")),
     ("kueue.x-k8s.io", "workloadpriorityclasses", ("get",)),
     ("scheduling.k8s.io", "priorityclasses", ("get",)),
 )
 
-#: All that the check of ``helm test`` needs.
+#: All permissions that the check of ``helm test`` needs.
 INSTALL_CHECK_RULES: Final = (
     {"apiGroups": ["tfcluster.dev"], "resources": ["tfclusters"], "verbs": ["create"]},
     {
@@ -55,7 +56,7 @@ INSTALL_CHECK_RULES: Final = (
 
 
 def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs: str = "scheduling.k8s.io") -> None:
-    """Bind the operator's rules to a user in all namespaces; repeating it changes nothing."""
+    """Bind the operator's rules to a user in all namespaces; idempotent."""
     meta = {"metadata": {"name": user}}
     rules = [
         {"apiGroups": [gangs if kind == "podgroups" else group], "resources": [kind], "verbs": list(verbs)}
@@ -76,7 +77,7 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs:
 
 
 def grant(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
-    """Give a user the rights of some rules in a namespace."""
+    """Grant a user the permissions of some rules in a namespace."""
     role = f"{user}-{len(objects.list(ROLES, namespace))}"
     objects.create(ROLES, namespace, {"metadata": {"name": role}, "rules": list(rules)})
     bind(objects, user, namespace, "Role", role)
@@ -93,7 +94,7 @@ def bind(objects: Objects, user: str, namespace: str, kind: str, role: str) -> N
 
 
 def may(objects: Objects, user: str, namespace: str, right: tuple[str, str, str], *, name: str = "") -> bool:
-    """Ask the API server's authorizer whether a user has a right."""
+    """Return whether the API server's authorizer allows a user's request."""
     group, resource, verb = right
     resource, _, subresource = resource.partition("/")
     asked = {"group": group, "resource": resource, "subresource": subresource, "verb": verb, "namespace": namespace}
@@ -102,7 +103,7 @@ def may(objects: Objects, user: str, namespace: str, right: tuple[str, str, str]
 
 
 def _await_rights(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
-    """Return when the first right of each rule counts: a Role is heard of as a whole."""
+    """Wait until the first permission of each rule is in effect: a Role becomes effective as a whole."""
     for rule in rules:
         right = rule["apiGroups"][0], rule["resources"][0], rule["verbs"][0]
         name = rule.get("resourceNames", [""])[0]

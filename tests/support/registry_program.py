@@ -1,6 +1,6 @@
 """A container registry for tests: github.com/distribution/distribution, with images in a folder.
 
-It decides nothing: registry/main.go is that project's own program, at the version that its go.mod names.
+registry/main.go is the program of that project, at the version in its go.mod.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def program() -> Path:
 
 
 def archive() -> Path:
-    """Return an archive of the image IMAGE, which has the program on its PATH."""
+    """Return an archive of the image IMAGE, with the program on its PATH."""
     return _built() / "image.tar"
 
 
 @contextmanager
 def serving(folder: Path, port: int, *, enter: Sequence[str] = ()) -> Iterator[str]:
-    """Serve the images of a folder on loopback for the time of a with block.
+    """Serve the images of a folder on loopback for a ``with`` block.
 
     Yields:
         Its address.

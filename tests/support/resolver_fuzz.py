@@ -1,8 +1,8 @@
-"""Random input for the resolver: views, environments, arguments, ClusterSpecs, answers of an API server.
+"""Random input for the resolver: views, environments, arguments, ClusterSpecs, responses of an API server.
 
-Whatever it is, the resolver answers or raises an error of its own; each input is made from a seed and can be repeated
-alone: ``python -m support.resolver_fuzz SEED NUMBER``.  It runs where there is no TensorFlow, in a process of its own
-whose memory is limited.
+For any input, the resolver must return or raise an error of its own. Each input is built from a seed and can be
+repeated alone: ``python -m support.resolver_fuzz SEED NUMBER``. It runs without TensorFlow, in a process with limited
+memory.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tfcluster_resolver.errors import TFClusterError
 from tfcluster_resolver.views import watch
 from tfcluster_resolver.views.kubernetes import KubernetesViews
 
-#: Bytes of address space: what the libraries take, and room for no more than a large view.
+#: Bytes of address space: enough for the libraries and a large view, not for more.
 MEMORY = 768 * 2**20
 
 GPU = "nvidia.com/gpu"
-#: Bytes of a view, of which a ConfigMap holds less; and entries of a list in it that is repeated.
+#: Maximal bytes of a view, more than a ConfigMap holds; and the length of a repeated list in it.
 _LONGEST = 2 * 2**20
 _MOST = 200
 VIEW: dict[str, Any] = {
@@ -60,7 +60,7 @@ NUMBERS = [
 
 
 class Index:
-    """A whole number of another library, such as NumPy's."""
+    """An integer of another library, such as NumPy's."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -70,7 +70,7 @@ class Index:
 
 
 class Array:
-    """What looks like a number and is none, such as NumPy's arrays."""
+    """A value that looks like a number but is not, such as NumPy's arrays."""
 
     def __index__(self) -> int:
         raise TypeError("only integer scalar arrays can be converted to a scalar index")
@@ -89,7 +89,6 @@ class Inputs:
         return self.random.choice(values)
 
     def json(self, depth: int = 0) -> Any:
-        """Draw a value of JSON."""
         kind = self.random.randrange(9 if depth < 3 else 6)
         if kind < 3:
             return self.one(TEXTS)
@@ -103,7 +102,7 @@ class Inputs:
         return {self.one(TEXTS): self.json(depth + 1) for _ in many}
 
     def value(self) -> Any:
-        """Draw anything that a caller could give."""
+        """Draw any value that a caller could pass."""
         kind = self.random.randrange(8)
         if kind < 5:
             return self.json()
@@ -130,7 +129,7 @@ class Inputs:
         )
 
     def changed(self, value: Any) -> Any:
-        """Copy a value of JSON and change some places in it, most often none or one."""
+        """Copy a JSON value and change some places in it, most often none or one."""
         value = copy.deepcopy(value)
         for _ in range(self.one([0, 0, 1, 1, 1, 2, 3, 10])):
             places = list(_places(value))
@@ -156,11 +155,11 @@ class Inputs:
         return value
 
     def odd(self, *usual: Any) -> Any:
-        """Draw what a caller should give, and now and then anything."""
+        """Draw what a caller should pass, and sometimes any value."""
         return self.one(usual) if self.random.random() < 0.7 else self.value()
 
     def text(self) -> bytes:
-        """Draw the text of a view: a whole one, one with odd parts, or one that was damaged."""
+        """Draw the text of a view: valid, with odd parts, or damaged."""
         value = self.changed(VIEW)
         text = json.dumps(value, ensure_ascii=self.random.random() < 0.7).encode("utf-8", "surrogatepass")[:_LONGEST]
         kind = self.random.randrange(20)
@@ -189,7 +188,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def exercise(resolver: TFClusterResolver, draw: Inputs) -> None:
-    """Ask a resolver for everything, with odd arguments too."""
+    """Call everything on a resolver, also with odd arguments."""
     for attribute in ("task_type", "task_id", "rpc_layer", "environment", "epoch"):
         ours(getattr, resolver, attribute)
     repr(resolver)
@@ -219,11 +218,11 @@ def exercise(resolver: TFClusterResolver, draw: Inputs) -> None:
 
 
 class ForeignError(AssertionError):
-    """An error that is not of the resolver's."""
+    """An error that is not one of the resolver's."""
 
 
 def ours(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call something; an error of the resolver's gives None, and any other is a finding."""
+    """Call a function; return None for an error of the resolver's. Any other error is a finding."""
     try:
         return call(*arguments, **named)
     except TFClusterError as error:
@@ -233,7 +232,7 @@ def ours(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 @contextlib.contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set variables to texts that os.environ itself may refuse: a container's may be any bytes."""
+    """Set variables to texts that os.environ itself can reject: a container's values are any bytes."""
     before = os.environ
     os.environ = {**before, **variables}  # type: ignore[assignment]  # noqa: B003 - the resolver only reads it
     try:
@@ -272,7 +271,7 @@ def fuzz_environment(draw: Inputs, folder: Path) -> None:
 
 
 def fuzz_arguments(draw: Inputs, folder: Path) -> None:
-    """Arguments of any type for what makes resolvers."""
+    """Arguments of any type for the functions that create resolvers."""
     (folder / "cluster.json").write_text(json.dumps(VIEW))
     names = ("task_type", "task_id", "rpc_layer")
     named = {name: draw.odd("worker", 0, None) for name in names if draw.random.random() < 0.3}
@@ -288,7 +287,7 @@ def fuzz_arguments(draw: Inputs, folder: Path) -> None:
 
 
 def fuzz_spec(draw: Inputs, folder: Path) -> None:
-    """ClusterSpecs and device filters that somebody wrote down."""
+    """ClusterSpecs and device filters as a user might write them."""
     del folder
     jobs = draw.one([draw.changed(VIEW["jobs"]), {draw.one(TEXTS): {draw.one(NUMBERS): draw.one(TEXTS)}}, draw.value()])
     filters = draw.one(
@@ -305,7 +304,7 @@ def fuzz_spec(draw: Inputs, folder: Path) -> None:
 
 
 class Answers:
-    """What the official client asks in place of an API server."""
+    """The part of the official client that the resolver calls."""
 
     def __init__(self, draw: Inputs) -> None:
         self._draw = draw
@@ -339,7 +338,7 @@ class Answers:
 
 
 def fuzz_kubernetes(draw: Inputs, folder: Path) -> None:
-    """Answers of an API server, and kubeconfigs, of any shape."""
+    """Responses of an API server, and kubeconfigs, of any shape."""
     config = {
         "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -378,7 +377,7 @@ KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 16,
 
 
 def run(seed: int, numbers: range) -> Counter[str]:
-    """Try inputs, and give how many there were of each kind; a ForeignError tells how to repeat one."""
+    """Try inputs; return how many of each kind were tried. A ForeignError says how to repeat one."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     tried: Counter[str] = Counter()
@@ -388,7 +387,7 @@ def run(seed: int, numbers: range) -> Counter[str]:
             draw = Inputs(f"{seed}-{number}")
             kind = draw.random.choices(list(KINDS), KINDS.values())[0]
             tried[kind.__name__] += 1
-            # NB: closing an inotify descriptor takes the kernel milliseconds, so most watches poll.
+            # Most watches poll: the kernel needs milliseconds to close an inotify descriptor.
             watch._open_inotify = open_inotify if number % 100 == 0 else lambda: None
             try:
                 kind(draw, Path(folder))
@@ -400,13 +399,13 @@ def run(seed: int, numbers: range) -> Counter[str]:
 
 
 def _peak() -> int:
-    """Tell how many bytes this process held at most.  NB: getrusage() counts the process that started it too."""
+    """Return the peak memory of this process in bytes; getrusage() would include the parent process."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 def main() -> None:
-    """Run so many inputs, or one alone."""
+    """Run a number of inputs, or one alone."""
     seed, first, *last = map(int, sys.argv[1:])
     tried = run(seed, range(first, last[0] if last else first + 1))
     print(json.dumps({**tried, "peak": _peak()}))  # noqa: T201 - for the test

@@ -1,6 +1,6 @@
 """A pytest plugin: a skip that ``tests/expected_skips.txt`` does not list is a failure.
 
-A test that skips itself looks like one that passed.
+In a report, a test that skips itself looks as if it had passed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _judge(node: pytest.Collector | pytest.Item, report: pytest.TestReport | pyt
     path = node.path.relative_to(_TESTS) if node.path.is_relative_to(_TESTS) else node.path.name
     test = f"{path}::{node.nodeid.partition('::')[2]}"
     if not any(fnmatchcase(test, one) and fnmatchcase(reason, why) for one, why in EXPECTED):
-        vars(report).pop("wasxfail", None)  # pytest does not count a failure that has it
+        vars(report).pop("wasxfail", None)  # pytest does not count a failure with it
         report.outcome = "failed"
         report.longrepr = f"UNEXPECTED SKIP {test} | {reason}: make it run, or list it in tests/expected_skips.txt"
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Judge a test that was skipped, or that failed as expected."""
+    """Check a test that was skipped, or that failed as expected."""
     report = yield
     _judge(item, report)
     return report
@@ -43,7 +43,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Judge a module that was skipped."""
+    """Check a module that was skipped."""
     report = yield
     _judge(collector, report)
     return report

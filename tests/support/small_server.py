@@ -1,7 +1,7 @@
-"""An API server of one page: discovery, TFClusters, empty lists of children, Leases; and it lies on demand.
+"""A minimal API server: discovery, TFClusters, empty lists of children, Leases, and errors on demand.
 
-It is for tests of how the operator's process stands up to the server: it knows too little of Kubernetes for any other.
-It runs in the loop that enters it, or in a thread of its own.
+It is only for tests of the operator's process against a server. It runs in the loop that enters it, or in its own
+thread.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _CLUSTERS = "tfclusters"
 
 
 class SmallServer:
-    """The server.  Tests set its attributes; ``requests`` holds a line for each request, as it came in."""
+    """The server. Tests set its attributes; ``requests`` has a line for each request, in order."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
-        #: The bodies of the writes to anything but the Lease, with the loop's time at which each came in.
+        #: The bodies of all writes except those to the Lease, with the loop's time.
         self.written: list[Object] = []
         self.accepted: list[str] = []
-        #: Whether the kind TFCluster can be listed, and whether discovery tells of it.
+        #: Whether the kind TFCluster can be listed, and whether discovery includes it.
         self.kind_served = True
         self.kind_discovered = True
-        #: The status with which lists and watches of TFClusters are refused, by namespace ("" for all).
+        #: The status of failed lists and watches of TFClusters, by namespace ("" for all).
         self.refused: dict[str, int] = {}
-        #: Whether each watch ends as soon as it began.
+        #: Whether each watch ends immediately.
         self.ends_at_once = False
-        #: Called before a list of metadata is answered, after what it holds was settled.
+        #: Called before a list of metadata is sent, when its content is fixed.
         self.before_metadata: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.page = 500
         self.lease: Object | None = None
@@ -59,7 +59,6 @@ class SmallServer:
         await self._runner.cleanup()
 
     def put(self, name: str, namespace: str = "a", *, tell: bool = True) -> Object:
-        """Create or change a TFCluster."""
         self._version += 1
         uid = f"uid-of-{name}"
         kind = "MODIFIED" if uid in self._clusters else "ADDED"
@@ -74,32 +73,30 @@ class SmallServer:
         return self._clusters[uid]
 
     def remove(self, name: str, *, tell: bool = True) -> None:
-        """Delete a TFCluster; ``tell`` says whether the open watches hear of it."""
+        """Delete a TFCluster; ``tell`` says whether the open watches get an event."""
         self._version += 1
         gone = self._clusters.pop(f"uid-of-{name}")
         if tell:
             self._tell("DELETED", gone)
 
     def say_error(self, code: int) -> None:
-        """Send an ERROR down every watch of TFClusters, and end it."""
+        """Send an ERROR to every watch of TFClusters, and end it."""
         event = {"type": "ERROR", "object": {"kind": "Status", "code": code, "message": "as the test wants it"}}
         for _, queue in self._streams:
             queue.put_nowait(json.dumps(event).encode() + b"\n")
         self.end_watches()
 
     def end_watches(self, namespace: str | None = None) -> None:
-        """End the watches of TFClusters in a namespace, or (None) in all, as a server does that stops."""
+        """End the watches of TFClusters in a namespace, or (None) in all, as a server that stops does."""
         for of, queue in self._streams:
             if namespace in {None, of}:
                 queue.put_nowait(None)
 
     @property
     def watches(self) -> Counter[str]:
-        """The open watches of TFClusters by namespace."""
         return Counter(namespace for namespace, _ in self._streams)
 
     def count(self, part: str) -> int:
-        """Count the requests that have this in their line."""
         return sum(part in line for line in self.requests)
 
     def _tell(self, kind: str, body: Object) -> None:
@@ -119,7 +116,7 @@ class SmallServer:
                 group = {"name": "tfcluster.dev", "versions": [version], "preferredVersion": version}
                 return web.json_response({"groups": [group] if self.kind_discovered else []})
             case ["api", "v1"]:
-                # kopf awaits the kind Namespace before anything else.
+                # kopf waits for the kind Namespace before anything else.
                 kind = {"name": "namespaces", "kind": "Namespace", "singularName": "", "namespaced": False}
                 return web.json_response({"resources": [{**kind, "verbs": ["list", "watch"]}]})
             case ["apis", "tfcluster.dev", "v1alpha1"]:
@@ -158,7 +155,7 @@ class SmallServer:
         start = int(request.query.get("continue", "0"))
         size = min(self.page, int(request.query.get("limit", "500")))
         rest = str(start + size) if start + size < len(found) else ""
-        # NB: as the real server does it, an empty list of metadata is null.
+        # As on the real server, an empty list of metadata is null.
         empty = None if "PartialObjectMetadataList" in accepted else []
         return web.json_response(
             {
@@ -203,7 +200,6 @@ class SmallServer:
 
 
 def write_kubeconfig(server: SmallServer, folder: Path) -> Path:
-    """Write a kubeconfig that leads to the server, and give its path."""
     path = folder / "small-server.yaml"
     path.write_text(
         yaml.safe_dump(

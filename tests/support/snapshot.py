@@ -1,4 +1,4 @@
-"""Everything a TFCluster consists of, with what may differ between two runs masked: equal worlds compare equal."""
+"""All objects of a TFCluster, with the parts masked that differ between runs: equal worlds compare equal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from .objects import Object
 from .waiting import eventually
 from .world import World
 
-#: The server's own book-keeping: it differs between any two objects and says nothing about the operator.
+#: The server's bookkeeping: it differs between any two objects and is independent of the operator.
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
-#: Parts of the status that two runs of the same steps do not share.
+#: Parts of the status that differ between two runs of the same steps.
 _UNREPEATABLE = ("startTime", "completionTime", "restart_at", "counted", "disruptions")
 _VIEW_DIGEST = "tfcluster.dev/view"
-#: What a pod tells of the lost one in whose place it came.
+#: The annotation of a pod about the lost one that it replaces.
 _REPLACEMENT = "tfcluster.dev/replacement"
 
 
 def snapshot(world: World, cluster: str) -> dict[str, Any]:
     """Read all objects of one TFCluster and its status.
 
-    Masked are the server's book-keeping, timestamps, the namespace's and the cluster's identity, a pod's own status
-    and the message of Ready, which quotes it (other components write it, in their own time).  So is how many pods
-    were replaced, and which pod came in place of another: that is a report, and an operator that dies after a
-    deletion of its own cannot tell whose it was.  View digests depend on the identity, so they become the number of
-    the view among the digests of the cluster.
+    Masked: the server's bookkeeping, timestamps, the identities of the namespace and the cluster, a pod's own status
+    and the message of Ready, which quotes it (other components write it, in their own time). Also masked: how many pods
+    were replaced, and which pod replaced another. An operator that dies after its own deletion cannot distinguish it
+    from another actor's. View digests depend on the identity, so each becomes the number of the view among the digests
+    of the cluster.
     """
     owner = world.cluster(cluster)
     label = f"tfcluster.dev/cluster={cluster}"
@@ -41,13 +41,13 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     masked["status"] = _mask_status(owner.get("status", {}))
     text = json.dumps(masked, sort_keys=True)
     for name, pod in world.pods().items():
-        # What the chief's view calls the pod: a view that names another one differs.
+        # The pod's name in the chief's view: a view with another pod differs.
         text = text.replace(hashlib.sha256(pod["metadata"]["uid"].encode()).hexdigest()[:6], f"POD {name}")
     return json.loads(text.replace(owner["metadata"]["uid"], "UID").replace(world.namespace, "NAMESPACE"))
 
 
 def differences(wanted: Any, found: Any, path: str = "") -> list[str]:
-    """Tell where two snapshots differ."""
+    """Return the paths of all differences between two snapshots."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return [
             line
@@ -61,7 +61,7 @@ def differences(wanted: Any, found: Any, path: str = "") -> list[str]:
 
 
 def await_snapshot(world: World, cluster: str, wanted: dict[str, Any], *, what: str) -> None:
-    """Return when the world equals a snapshot; else say where it differs."""
+    """Wait until the world equals a snapshot; otherwise report the differences."""
     eventually(lambda: differences(wanted, snapshot(world, cluster)), lambda different: not different, what=what)
 
 

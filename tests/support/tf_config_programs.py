@@ -1,13 +1,13 @@
-"""Programs as people write them for TFJob: they read TF_CONFIG and know nothing of TFCluster.
+"""Programs written for TFJob: they read TF_CONFIG and are independent of TFCluster.
 
-Each is the text of a module.  Whoever leads prints ``done`` and exits with 0; parameter servers never exit.
+Each is the text of a module. The leading task prints ``done`` and exits with 0; parameter servers never exit.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: TensorFlow 1's parameter servers, as before Estimator and beneath it: a server a task, a graph between them.
+#: Parameter servers of TensorFlow 1, without Estimator: one server per task, between-graph replication.
 GRAPH: Final = """
 import json
 import os
@@ -37,7 +37,7 @@ print(f"{kind} {index} of {cluster.num_tasks('worker')} workers, {len(cluster.jo
 print("done", flush=True)
 """
 
-#: Equal workers that train one Keras model in step.
+#: Equal workers that train one Keras model synchronously.
 MIRRORED: Final = """
 import json
 import os
@@ -74,7 +74,7 @@ print(f"worker {task['index']} of {strategy.num_replicas_in_sync}, loss {float(l
 print("done", flush=True)
 """
 
-#: Parameter servers of TensorFlow 2: one coordinator, servers, and an evaluator beside them.
+#: Parameter servers of TensorFlow 2: one coordinator, servers, and an evaluator.
 COORDINATED: Final = """
 import sys
 

@@ -1,4 +1,4 @@
-"""What docs/migrate/fields.md promises of each field of a TFJob."""
+"""The table of docs/migrate/fields.md: the replacement of each TFJob field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD: Final = "| TFJob | TFCluster | verdict | |\n|---|---|---|---|\n"
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the table; ``path`` is empty for what a TFJob has no field for, ``becomes`` for what is left out."""
+    """A row; ``path`` is empty if TFJob does not have the field, ``becomes`` if the conversion drops it."""
 
     path: str
     becomes: str
@@ -27,7 +27,7 @@ class Field:
         return self.path.replace("[]", ".[]").split(".")
 
     def covers(self, path: Path) -> bool:
-        """Whether it is the field of a path, or of what is around it; R, K and [] stand for any key or index."""
+        """Return whether the row covers a path or its parent; R, K and [] stand for any key or index."""
         return (
             bool(self.path)
             and len(self.parts) <= len(path)
@@ -51,7 +51,7 @@ FIELDS: Final = tuple(_fields())
 
 
 def field_of(verdict: Verdict) -> Field | None:
-    """Give the narrowest field that a verdict is about."""
+    """Return the most specific row that a verdict is about."""
     if verdict.path:
         found = [one for one in FIELDS if one.covers(verdict.path)]
     else:

@@ -1,4 +1,4 @@
-"""TFJobs as people write them: every version of the API, every role, and what goes wrong with them."""
+"""TFJobs as users write them: every version of the API, every role, and their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _of(code: int, text: str) -> Written:
 
 _CONTAINER: Final = "{name: tensorflow, image: 'registry.example/train:1', command: [python, train.py]}"
 
-#: By what is special about them.
+#: By their special feature.
 TFJOBS: Final = {
     "all roles": _of(
         3,
@@ -492,7 +492,7 @@ spec:
 
 
 def _refused(workers: str, spec: str = "", *, name: str = "x", version: str = "v1") -> str:
-    """Make a TFJob whose workers, and whose spec beside them, are written so."""
+    """Build a TFJob with these workers and these other fields of its spec."""
     metadata = f"apiVersion: kubeflow.org/{version}\nkind: TFJob\nmetadata: {{name: {name}}}\n"
     return f"{metadata}spec: {{{spec} tfReplicaSpecs: {{{workers}}}}}\n"
 
@@ -511,7 +511,7 @@ _OWN_FOLDER: Final = _worker(
 _HALF: Final = "resources: {limits: {nvidia.com/gpu: 0.5}}"
 _NUMBERS: Final = "runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1, ttlSecondsAfterFinished: 1h},"
 
-#: What is rejected, by why; with words of the message.
+#: Rejected TFJobs, by reason; with words of the message.
 REFUSED: Final = {
     "a part of a device": (
         _refused(_worker(f"initContainers: [{{name: x, image: i, {_HALF}}}],", _HALF)),

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it: hours pass in no time."""
+"""An event loop whose clock jumps to the next timer instead of waiting for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, Final
 
-#: What one turn of the loop takes, in seconds: where time stood still, a timer that is due in no time would never be.
+#: The virtual duration of one turn of the loop, in seconds: without it, a timer of zero seconds would never be due.
 TICK: Final = 1e-6
 
 
@@ -31,7 +31,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop that starts at 1,000 seconds.
 
     Args:
-        patience: real seconds in which a socket can have news before the clock jumps.
+        patience: real seconds to wait for sockets before the clock jumps.
     """
 
     def __init__(self, patience: float = 0) -> None:
@@ -43,11 +43,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(coroutine: Coroutine[Any, Any, Any], *, patience: float = 0) -> Any:
-    """Run a coroutine to its end; what takes seconds takes none.
+    """Run a coroutine to its end without real waits.
 
     Args:
-        coroutine: what runs.
-        patience: real seconds in which a socket can have news before the clock jumps; needed only with sockets.
+        coroutine: the coroutine.
+        patience: real seconds to wait for sockets before the clock jumps; needed only with sockets.
 
     Raises:
         AssertionError: nothing is left that could wake it.

@@ -1,6 +1,6 @@
-"""Awaiting a condition of the world: poll tightly, give up at a deadline, and show the last state seen.
+"""Wait for a condition: poll often, give up at a deadline, and report the last state.
 
-It decides how a test waits; a deadline here is only a guard against hanging, never an assertion about speed.
+A deadline only guards against hanging; it never asserts speed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import clock
 
 State = TypeVar("State")
 
-#: Seconds until a wait is given up, wherever a test waits: far above what a healthy system needs on a busy machine.
+#: Seconds until a wait gives up: far above what a healthy system needs on a busy machine.
 GUARD = 120.0
 _POLL_SECONDS = 0.05
 
@@ -25,16 +25,16 @@ def eventually(
     what: str,
     within: float = GUARD,
 ) -> State:
-    """Read a state again and again until it is accepted.
+    """Read a state until it is accepted.
 
     Args:
-        probe: reads the state of the world.
-        accept: says by a true value that the state is the one awaited; an AssertionError counts as "not yet".
-        what: the fact awaited, for the error.
-        within: seconds until the wait is given up.
+        probe: reads the state.
+        accept: returns a true value for the awaited state; an AssertionError counts as "not yet".
+        what: the awaited fact, for the error.
+        within: seconds until the wait gives up.
 
     Raises:
-        AssertionError: the deadline passed; the message holds the last state.
+        AssertionError: the deadline passed; the message has the last state.
     """
     end = clock.monotonic() + within
     while True:
@@ -54,13 +54,13 @@ def eventually(
 
 
 def _shortened(text: str) -> str:
-    """Keep how a long text begins and, more of it, how it ends: a log tells there what it lacks."""
+    """Keep the begin and, more of it, the end of a long text: the end of a log has the error."""
     begin, end = 1000, 2000
     return text if len(text) <= begin + end else f"{text[:begin]}\n[...]\n{text[-end:]}"
 
 
 def _without_managers(state: object) -> object:
-    """Give a state without who wrote which field: that is most of an object, and never what is looked for."""
+    """Return a state without managed fields, which are most of an object and never relevant here."""
     match state:
         case dict():
             return {key: _without_managers(value) for key, value in state.items() if key != "managedFields"}

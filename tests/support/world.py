@@ -1,4 +1,4 @@
-"""What one namespace holds, in the words of a TFCluster: its pods, ConfigMaps, Service, views and conditions."""
+"""The objects of one namespace from the view of a TFCluster: pods, ConfigMaps, Service, views and conditions."""
 
 from __future__ import annotations
 
@@ -23,27 +23,24 @@ from .objects import (
 )
 from .waiting import GUARD, eventually
 
-#: What the name of a ConfigMap with the resolver holds; older operators made one for each cluster, `c.resolver-…`.
+#: Part of the name of a resolver ConfigMap; older operators created one for each cluster, `c.resolver-…`.
 _OF_THE_RESOLVER = ("tfcluster-resolver-", ".resolver-")
 
 
 class World:
-    """One namespace as a test sees it."""
-
     def __init__(self, objects: Objects, namespace: str) -> None:
         self.objects = objects
         self.namespace = namespace
 
-    # The user's part.
+    # Actions of a user.
 
     def apply(self, manifest: Object) -> Object:
-        """Create a TFCluster in this namespace."""
         return self.objects.create(TFCLUSTERS, self.namespace, manifest)
 
     def launch(self, name: str, jobs: dict[str, Object], **spec: Any) -> Object:
-        """Create a TFCluster whose jobs have a template with one container unless they bring their own.
+        """Create a TFCluster; jobs without a template get one with one container.
 
-        No failed pod is kept unless the spec says so: most stories follow a task by the name of its pod.
+        By default, failed pods are not kept: most tests follow a task by the name of its pod.
         """
         builder = tfcluster(name).spec(**{"failedPodsHistoryLimit": 0, **spec})
         for job, fields in jobs.items():
@@ -51,7 +48,7 @@ class World:
         return self.apply(builder.build())
 
     def edit(self, name: str, spec: Object) -> int:
-        """Merge-patch the spec of a TFCluster, as ``kubectl edit`` does.
+        """Merge-patch the spec of a TFCluster.
 
         Returns:
             The generation after the edit.
@@ -60,14 +57,13 @@ class World:
         return edited["metadata"]["generation"]
 
     def scale(self, name: str, *, replicas: int, job: str = "worker") -> int:
-        """Change the replicas of one job; returns the generation after it."""
+        """Change the replicas of one job; return the new generation."""
         return self.edit(name, {"jobs": {job: {"replicas": replicas}}})
 
     def remove(self, name: str) -> None:
-        """Delete a TFCluster."""
         self.objects.delete(TFCLUSTERS, self.namespace, name)
 
-    # What there is.
+    # Objects.
 
     def get(self, kind: Kind, name: str) -> Object | None:
         return self.objects.get(kind, self.namespace, name)
@@ -88,30 +84,28 @@ class World:
         self.objects.delete(kind, self.namespace, name)
 
     def pods(self) -> dict[str, Object]:
-        """All pods by name, those that terminate too."""
+        """All pods by name, including terminating ones."""
         return {pod["metadata"]["name"]: pod for pod in self.objects.list(PODS, self.namespace)}
 
     def pods_of(self, cluster: str) -> dict[str, Object]:
-        """The pods of one cluster by name, those that terminate too."""
+        """The pods of one cluster by name, including terminating ones."""
         found = self.objects.list(PODS, self.namespace, selector=f"tfcluster.dev/cluster={cluster}")
         return {pod["metadata"]["name"]: pod for pod in found}
 
     def uid(self, pod: str) -> str | None:
-        """Tell the UID of a pod, None where there is no pod of this name."""
+        """Return the UID of a pod, or None if it does not exist."""
         found = self.get(PODS, pod)
         return None if found is None else found["metadata"]["uid"]
 
     def config_maps(self) -> dict[str, Object]:
-        """The ConfigMaps that hold views, by name."""
         return {name: found for name, found in self._all_config_maps() if not _is_of_the_resolver(name)}
 
     def resolver_copies(self) -> dict[str, Object]:
-        """The ConfigMaps that deliver the resolver, by name."""
         return {name: found for name, found in self._all_config_maps() if _is_of_the_resolver(name)}
 
     def _all_config_maps(self) -> list[tuple[str, Object]]:
         found = [(found["metadata"]["name"], found) for found in self.objects.list(CONFIG_MAPS, self.namespace)]
-        return [(name, one) for name, one in found if name != "kube-root-ca.crt"]  # Kubernetes puts it everywhere
+        return [(name, one) for name, one in found if name != "kube-root-ca.crt"]  # Kubernetes creates it
 
     def services(self) -> dict[str, Object]:
         return {found["metadata"]["name"]: found for found in self.objects.list(SERVICES, self.namespace)}
@@ -129,17 +123,16 @@ class World:
         return self.cluster(name).get("status", {})
 
     def condition(self, name: str, kind: str) -> Object:
-        """Read one condition; an empty object where there is none."""
         return next((c for c in self.status(name).get("conditions", []) if c["type"] == kind), {})
 
     def view(self, cluster: str, job: str, file: str = "cluster.json") -> Any:
-        """Read a view from its ConfigMap; None where the file or the ConfigMap is missing."""
+        """Return a view from its ConfigMap; None if the file or the ConfigMap is missing."""
         found = self.get(CONFIG_MAPS, f"{cluster}-{job.replace('_', '-')}")
         text = (found or {}).get("data", {}).get(file)
         return None if text is None else json.loads(text)
 
     def chief_knows_the_pods(self, cluster: str) -> bool:
-        """Say whether the chief's view tells of each task that it shows which pod it is; so where nobody is told."""
+        """Return whether the chief's view names the current pod of each task; also if the view does not exist."""
         view = self.view(cluster, "chief")
         told = {} if view is None else view.get("incarnations", {})
         uids = {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
@@ -152,13 +145,13 @@ class World:
         )
 
     def events(self, name: str) -> list[Object]:
-        """The Events about one TFCluster, those of a former one of its name too."""
+        """The Events about one TFCluster, including those of an earlier one with its name."""
         return [e for e in self.objects.list(EVENTS, self.namespace) if e["involvedObject"]["name"] == name]
 
     # Waiting.
 
     def await_pods_of(self, cluster: str, names: Iterable[str]) -> dict[str, Object]:
-        """Return the pods of one cluster once exactly these exist and none of them terminates."""
+        """Wait until the cluster has exactly these pods and none terminates; return them."""
         wanted = sorted(names)
 
         def probe() -> list[str]:
@@ -169,28 +162,28 @@ class World:
         return self._last
 
     def await_replaced(self, pod: str, old: str | None, *, within: float = GUARD) -> Object:
-        """Return the pod that stands where one with another UID stood."""
+        """Wait for a pod of this name with another UID."""
         eventually(lambda: self.uid(pod), lambda uid: uid not in {None, old}, what=f"{pod} is replaced", within=within)
         return self.demand(PODS, pod)
 
     def await_ended(self, name: str, kind: str, reason: str = "") -> Object:
-        """Return the status of a TFCluster once it has Succeeded or Failed."""
+        """Wait until a TFCluster has Succeeded or Failed; return its status."""
         self.await_condition(name, kind, status="True", reason=reason)
         return self.status(name)
 
     def await_removed(self, name: str) -> None:
-        """Return when a TFCluster is no more."""
+        """Wait until a TFCluster does not exist."""
         eventually(lambda: self.get(TFCLUSTERS, name), lambda found: found is None, what=f"{name} is gone")
 
     def await_event(self, name: str, reason: str) -> Object:
-        """Return an Event about a TFCluster once there is one with this reason."""
+        """Wait for an Event about a TFCluster with this reason."""
         found = eventually(
             lambda: [e for e in self.events(name) if e["reason"] == reason], what=f"an event {reason} of {name}"
         )
         return found[0]
 
     def await_pods(self, names: Iterable[str]) -> dict[str, Object]:
-        """Return the pods once exactly these exist and none of them terminates."""
+        """Wait until exactly these pods exist and none terminates; return them."""
         wanted = sorted(names)
 
         def probe() -> list[str]:
@@ -201,7 +194,7 @@ class World:
         return self._last
 
     def await_settled(self, name: str) -> Object:
-        """Return the TFCluster once its status speaks of its present generation and every pod of it is there."""
+        """Wait until the status is of the current generation and all pods exist; return the TFCluster."""
         return eventually(lambda: self.cluster(name), is_settled, what=f"{name} is settled")
 
     def await_condition(self, name: str, kind: str, *, status: str, reason: str = "") -> Object:
@@ -212,12 +205,12 @@ class World:
         )
 
     def await_status(self, name: str, accept: Callable[[Object], object], *, what: str) -> Object:
-        """Return the status once it is as it should be; a new TFCluster is not reported on for up to a second."""
+        """Wait for a status; it takes up to a second for a new TFCluster."""
         return eventually(lambda: self.status(name), lambda s: s.get("observedGeneration") and accept(s), what=what)
 
 
 def is_settled(cluster: Object) -> bool:
-    """Say whether the operator has made of a TFCluster all that it asks for."""
+    """Return whether the operator has created everything that a TFCluster needs."""
     status = cluster.get("status", {})
     jobs = cluster["spec"]["jobs"]
     return status.get("observedGeneration") == cluster["metadata"]["generation"] and all(
@@ -228,7 +221,7 @@ def is_settled(cluster: Object) -> bool:
 
 
 def task_names(cluster: str, **replicas: int) -> list[str]:
-    """Name the pods of a cluster: ``task_names("c", worker=2)`` is ``["c-worker-0", "c-worker-1"]``."""
+    """Return the pod names of a cluster: ``task_names("c", worker=2)`` is ``["c-worker-0", "c-worker-1"]``."""
     return [f"{cluster}-{job.replace('_', '-')}-{i}" for job, count in replicas.items() for i in range(count)]
 
 

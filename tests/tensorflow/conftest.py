@@ -1,4 +1,4 @@
-"""The world of the tests that need TensorFlow: real task processes on loopback, no Kubernetes."""
+"""Fixtures of the tests that need TensorFlow: real task processes on loopback, no Kubernetes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytest_plugins = ["support.skips"]
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LoopbackCluster]]:
-    """Makes loopback clusters whose processes end with the test."""
+    """Creates loopback clusters whose processes end with the test."""
     made: list[LoopbackCluster] = []
 
     def make(**arguments) -> LoopbackCluster:
@@ -35,7 +35,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LoopbackCluster]]:
 
 @pytest.fixture(scope="module")
 def parameter_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
-    """Two workers and two ps that serve, filtered as the example is; each test is its chief in turn."""
+    """Two workers and two ps that serve, with the example's filters; each test acts as the chief in turn."""
     cluster = LoopbackCluster(
         tmp_path_factory.mktemp("parameter-servers"),
         {"chief": 1, "worker": 2, "ps": 2},
@@ -48,7 +48,7 @@ def parameter_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop
 
 @pytest.fixture(scope="session")
 def programs() -> Iterator[list[RunningProgram]]:
-    """The programs that were started, of which the last may serve several tests."""
+    """The started programs; the last one can serve several tests."""
     started: list[RunningProgram] = []
     yield started
     for one in started:
@@ -59,7 +59,7 @@ def programs() -> Iterator[list[RunningProgram]]:
 def program(
     request: pytest.FixtureRequest, programs: list[RunningProgram], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningProgram]:
-    """A program that runs on two workers and a ps: that of the test before, unless it failed.
+    """A program on two workers and a ps: that of the previous test, unless it failed.
 
     The first test finds TensorFlow's own coordinator.
     """
@@ -83,7 +83,7 @@ def program(
 
 @pytest.fixture
 def third(program: RunningProgram) -> int:
-    """A third worker that takes closures; gives its process."""
+    """A third worker that accepts closures; returns its process."""
     process = program.grow()
     program.do("resize(coordinator, resolver, timeout=60)")
     return process

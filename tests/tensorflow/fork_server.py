@@ -1,10 +1,10 @@
-"""Task processes without the seconds that TensorFlow's import takes: forks of one process that has imported it.
+"""Task processes without the seconds of TensorFlow's import: forks of a process that has imported it.
 
-:class:`Forked` is a ``subprocess.Popen`` of Python whose process is such a fork.  It gets the words, environment,
-folder and streams of an interpreter of its own, and ends as one.  What it cannot show is the import of TensorFlow
-itself, and what TensorFlow reads from the environment there: such a test uses ``subprocess.Popen``.
+:class:`Forked` is a ``subprocess.Popen`` of Python whose process is such a fork. It gets the arguments, environment,
+folder and streams of a separate interpreter, and ends as one. It does not cover the import of TensorFlow, and the
+environment variables that TensorFlow reads during it: such tests use ``subprocess.Popen``.
 
-As a program, this file is the server that forks.  It ends with the process that uses it.
+As a program, this file is the server that forks. It ends with the process that uses it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import types
 from pathlib import Path
 from typing import Any
 
-#: What TensorFlow reads where it is imported, which a fork can no longer choose.
+#: Variables that TensorFlow reads during the import, so a fork can no longer change them.
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
-#: From <linux/prctl.h>: a process whose parent has ended becomes a child of the one that asks for this.
+#: From <linux/prctl.h>: orphaned processes become children of the process that requests this.
 _PR_SET_CHILD_SUBREAPER = 36
 _LENGTH_BYTES = 4
 
@@ -34,7 +34,7 @@ class Forked(subprocess.Popen[str]):
     """A process of ``[sys.executable, ...]`` with a program's text after ``-c``, a module after ``-m``, or a file."""
 
     def _execute_child(self, args: list[str], *given: Any) -> None:
-        """Have the server fork, where Popen forks itself."""
+        """Request a fork from the server, where Popen forks itself."""
         _, _, _, _, folder, environment, _, _, _, *pipes = given[:15]
         stdin, _, _, stdout, _, stderr = pipes
         order = {"words": args[1:], "environment": dict(environment or os.environ), "folder": str(folder or Path.cwd())}
@@ -64,12 +64,12 @@ def run(words: list[str], *, timeout: float, fresh: bool = False, **options: Any
 
 @functools.cache
 def _server() -> socket.socket:
-    """Start the server, once, and adopt what it forks: then it can be waited for as any other child."""
+    """Start the server once, and adopt its forks: they can be awaited as any other child."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ours, theirs = socket.socketpair()
     with theirs:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | ENVIRONMENT
-        # -P, because each fork has its own first place to look for modules.
+        # -P, because each fork sets its own first module path.
         _server.process = subprocess.Popen(  # type: ignore[attr-defined]  # Popen warns where it is dropped
             [sys.executable, "-P", __file__], stdin=theirs, stdout=subprocess.DEVNULL, env=environment
         )
@@ -77,15 +77,15 @@ def _server() -> socket.socket:
 
 
 def _serve() -> dict[str, Any]:
-    """Fork for each order; returns in the forks, with the order."""
-    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the tests, too, and they end this one
+    """Fork for each request; returns in the forks, with the request."""
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the tests, which end this process
     import numpy as np
     import sklearn.model_selection  # noqa: F401 - the examples use it
     import tensorflow as tf
     from tensorflow.python.distribute.coordinator import cluster_coordinator  # noqa: F401 - TensorFlow loads it late
 
     assert tf.distribute.Server
-    gc.freeze()  # a fork that ends would look at all that TensorFlow's import made: a second
+    gc.freeze()  # at its end, a fork would scan all objects of TensorFlow's import: a second
     client = socket.socket(fileno=sys.stdin.fileno())
     while True:
         length, descriptors, *_ = socket.recv_fds(client, _LENGTH_BYTES, 3)
@@ -113,7 +113,7 @@ def _serve() -> dict[str, Any]:
 
 
 def _become(words: list[str], environment: dict[str, str], folder: str) -> None:
-    """Run a program as Python's own beginning does."""
+    """Run a program as a new Python does."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -1,4 +1,4 @@
-"""A TensorFlow cluster of real processes on loopback, each with the view and environment that the operator gives."""
+"""A TensorFlow cluster of real processes on loopback, each with the operator's view and environment."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-#: A guard against hanging, in seconds: far above what TensorFlow's import and a few steps take on a loaded machine.
+#: A guard against hanging, in seconds: far above TensorFlow's import and a few steps on a busy machine.
 DEADLINE = 240.0
 
 
 def released(address: str) -> Path:
-    """Give the file by which a coordinator lets go of a task."""
+    """Return the file of a coordinator's message that releases a task."""
     return Path(contract.released_file(int(address.rpartition(":")[2])))
 
 
 class LoopbackCluster:
-    """Tasks on loopback: their addresses, their mounted views, and the processes that were started.
+    """Tasks on loopback: their addresses, their mounted views, and the started processes.
 
-    ``reach`` says up to how many tasks of a job filters are declared: by default two more than there are.
+    ``reach`` is the number of tasks per job with declared filters: by default two more than exist.
     """
 
     def __init__(
@@ -46,16 +46,15 @@ class LoopbackCluster:
         self.filters = dict(filters or {})
         self.limits = dict(limits or {})
         self.reach = {job: count + 2 for job, count in jobs.items()} | dict(reach or {})
-        #: Which pod each task is, by job and index; unknown ones are left out.
+        #: The pod of each task, by job and index; unknown ones are left out.
         self.pods: dict[str, dict[int, str]] = {}
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
-        #: The tasks that leave, by job, as the contract has them.
+        #: The leaving tasks by job, as in the contract.
         self.leaving: dict[str, tuple[tuple[int, int], ...]] = {}
         self.publish(epoch=1)
 
     def publish(self, epoch: int) -> None:
-        """Have every task see the cluster as it is now."""
         view = view_of(
             {job: tuple(tasks) for job, tasks in self.addresses.items()},
             name="loopback",
@@ -71,7 +70,7 @@ class LoopbackCluster:
         Kubelet(self.folder).write(view)
 
     def add_task(self, job: str) -> int:
-        """Declare one more task of a job, and give its index; it is not published yet."""
+        """Declare one more task of a job, and return its index; it is not published yet."""
         self.addresses[job].append(f"127.0.0.1:{free_ports(1)[0]}")
         return len(self.addresses[job]) - 1
 
@@ -89,7 +88,7 @@ class LoopbackCluster:
     def start(
         self, job: str, index: int, *words: str, stdin: int | None = None, fresh: bool = False
     ) -> subprocess.Popen[str]:
-        """Start a task's process: Python with these words; ``fresh`` as for ``run``."""
+        """Start a task's process: Python with these arguments; ``fresh`` as for ``run``."""
         process = (subprocess.Popen if fresh else Forked)(
             [sys.executable, *words],
             env=self.environment(job, index),
@@ -103,7 +102,7 @@ class LoopbackCluster:
         return process
 
     def serve(self, *tasks: tuple[str, int]) -> list[subprocess.Popen[str]]:
-        """Start the servers of some tasks, and wait until each says that it serves."""
+        """Start the servers of some tasks, and wait until each reports that it serves."""
         servers = [self.start(job, index, "-m", "tfcluster_resolver", "serve") for job, index in tasks]
         for (job, index), server in zip(tasks, servers, strict=True):
             self.await_line(server, f"serving /job:{job}/task:{index} of tests/loopback")
@@ -113,7 +112,7 @@ class LoopbackCluster:
         self.serve(*((job, index) for job in jobs for index in range(len(self.addresses[job]))))
 
     def await_line(self, process: subprocess.Popen[str], words: str) -> str:
-        """Read a process's output up to the line with some words."""
+        """Read a process's output up to the line with these words."""
         assert process.stdout is not None
         for line in process.stdout:
             if words in line:
@@ -136,7 +135,7 @@ class LoopbackCluster:
         self._processes[job, index].wait()
 
     def keep(self, sizes: Mapping[str, int]) -> None:
-        """End the processes of tasks beyond some sizes, and of those that another process took the place of."""
+        """End the processes of tasks beyond these sizes, and those that another process replaced."""
         kept = {self._processes.get((job, index)) for job, size in sizes.items() for index in range(size)}
         for process in self._started:
             if process not in kept and process.poll() is None:
@@ -144,7 +143,7 @@ class LoopbackCluster:
                 process.wait()
 
     def logs(self) -> str:
-        """Give what the tasks' processes said, for a failed assertion."""
+        """Return the output of the tasks' processes, for a failed assertion."""
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))
 
     def end(self) -> None:

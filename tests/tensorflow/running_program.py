@@ -1,4 +1,4 @@
-"""A ParameterServerStrategy program that runs while its cluster changes, told what to do line by line."""
+"""A ParameterServerStrategy program that runs while its cluster changes, controlled line by line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from fork_server import Forked
 from loopback_cluster import DEADLINE, LoopbackCluster
 
-#: What the program does first.  A closure adds one to a variable, reads its worker's iterator and table, and says in
-#: which process it ran, so that each effect can be counted.
+#: The program's start. A closure adds one to a variable, reads its worker's iterator and table, and returns its
+#: process, so that each effect can be counted.
 _BEGIN = """
 import collections, json, os, sys, threading, time
 import tensorflow as tf
@@ -114,7 +114,7 @@ for line in sys.stdin:
 
 
 class RunningProgram:
-    """The chief of a cluster that serves, a process of its own that lives as long as the tests of a module."""
+    """The chief of a serving cluster, in a process that lives as long as the tests of a module."""
 
     def __init__(self, cluster: LoopbackCluster) -> None:
         self.cluster = cluster
@@ -136,7 +136,7 @@ class RunningProgram:
             raise
 
     def do(self, text: str) -> Any:
-        """Run a text in the program, and give what it leaves in ``result``."""
+        """Run a text in the program, and return ``result``."""
         self.begin(text)
         return self.end_of()
 
@@ -147,7 +147,7 @@ class RunningProgram:
         self._process.stdin.flush()
 
     def end_of(self) -> Any:
-        """Wait for the text that was begun, and give what it leaves in ``result``."""
+        """Wait for the started text, and return ``result``."""
         assert self._process.stdout is not None
         watchdog = threading.Timer(DEADLINE, self._end_where_it_hangs)
         watchdog.start()
@@ -162,45 +162,45 @@ class RunningProgram:
         raise AssertionError(f"the program ended with {self._process.wait()}: {self.log()}")
 
     def _end_where_it_hangs(self) -> None:
-        """Have a program that hangs say where, and end it: else each later test would wait for it."""
+        """Print the stack of a program that hangs, and end it: otherwise each later test would wait for it."""
         self._process.send_signal(signal.SIGUSR1)
         time.sleep(3)
         self._process.kill()
 
     def publish(self) -> int:
-        """Publish what the cluster is now as a new epoch, and give it."""
+        """Publish the current cluster as a new epoch, and return it."""
         self._epoch += 1
         self.cluster.publish(self._epoch)
         return self._epoch
 
     def publish_pods(self) -> None:
-        """Publish which pod each task is; that is no new epoch."""
+        """Publish the pod of each task, without a new epoch."""
         self.cluster.publish(self._epoch)
 
     def serve(self, job: str, count: int) -> list[int]:
-        """Start some more tasks without publishing them; gives their processes."""
+        """Start more tasks without publishing them; return their processes."""
         tasks = [(job, self.cluster.add_task(job)) for _ in range(count)]
         return [server.pid for server in self.cluster.serve(*tasks)]
 
     def serve_again(self, index: int) -> None:
-        """Start the server of a worker that is published, and wait until it takes closures."""
+        """Restart the server of a published worker, and wait until it accepts closures."""
         (server,) = self.cluster.serve(("worker", index))
         self.do(f"takes({server.pid})")
 
     def grow(self, job: str = "worker") -> int:
-        """Start one more task and publish it; gives its process."""
+        """Start one more task and publish it; return its process."""
         (process,) = self.serve(job, 1)
         self.publish()
         return process
 
     def shrink(self, job: str = "worker") -> str:
-        """Publish one task less, whose process lives on; gives its address."""
+        """Publish one task less, and keep its process; return its address."""
         address = self.cluster.addresses[job].pop()
         self.publish()
         return address
 
     def reset(self, **sizes: int) -> None:
-        """Bring the program back to its first tasks, and end the processes of all others."""
+        """Return the program to its first tasks, and end the processes of all others."""
         if not self.is_alive():
             return
         for job, size in sizes.items():
@@ -217,7 +217,7 @@ class RunningProgram:
         return self._log.read_text()[-20_000:]
 
     def leave(self) -> int:
-        """End the program as any program ends, and give its exit status."""
+        """End the program normally, and return its exit status."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._process.wait(DEADLINE)
@@ -226,7 +226,7 @@ class RunningProgram:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End the program however it is, and its cluster."""
+        """End the program in any state, and its cluster."""
         self._process.kill()
         self._process.wait()
         self.cluster.end()

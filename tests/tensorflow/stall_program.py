@@ -1,8 +1,8 @@
-"""A program whose worker's machine vanishes without a word; run in network and mount namespaces of its own.
+"""A program whose worker's machine vanishes silently; run in separate network and mount namespaces.
 
-Its argument is a folder.  It prints, as JSON, how many closures the other workers did
-meanwhile, the longest time in which none of them did any, and how long the new machine's worker took to do some after
-it listened: null where it did none within a minute.
+Its argument is a folder. It prints, as JSON, how many closures the other workers did in the meantime, the longest time
+without a closure among them, and how long the new machine's worker took for its first one after it listened: null if it
+did none within a minute.
 """
 
 # ruff: noqa: E402 - the paths come first
@@ -29,12 +29,12 @@ OLD, NEW = "127.0.0.9", "127.0.0.10"
 
 
 def name_to(ip: str) -> None:
-    """Have the worker's name lead to an address."""
+    """Resolve the worker's name to an address."""
     Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n{ip} worker1.lab\n")
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """Lose a machine while closures run, and bring another one in its place."""
+    """Disconnect a machine while closures run, and replace it with another one."""
     name_to(OLD)
     cluster = LoopbackCluster(folder, {"chief": 1, "worker": 3, "ps": 1})
     cluster.addresses["worker"][1] = cluster.addresses["worker"][1].replace("127.0.0.1", "worker1.lab")
@@ -49,8 +49,6 @@ def main(folder: Path) -> dict[str, Any]:
 
 
 class Program:
-    """A program that always has closures queued."""
-
     def __init__(self) -> None:
         import tensorflow as tf
 
@@ -83,7 +81,7 @@ class Program:
                 time.sleep(0.005)
 
     def done(self) -> list[tuple[int, float]]:
-        """Give process and time of each closure that is done, but what only a lost worker knew."""
+        """Return process and time of each completed closure, except those that only a lost worker reported."""
         told = []
         for value in list(self._values):
             if _is_done(value):
@@ -93,7 +91,7 @@ class Program:
         return told
 
     def end(self) -> int:
-        """Wait for all closures; gives how many are lost."""
+        """Wait for all closures; return how many are lost."""
         self._stop.set()
         self._feeder.join()
         self.coordinator.join()

@@ -1,4 +1,4 @@
-"""Our ClusterSpec tells of every input what TensorFlow's tells; deliberate differences are known by their cause."""
+"""Our ClusterSpec returns the same as TensorFlow's for every input; deliberate differences have a known cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_resolver import _protobuf
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.errors import ArgumentError
 
-# Inputs for a ClusterSpec, ordinary and malformed, and all that a ClusterSpec tells of itself.
+# Inputs for a ClusterSpec, ordinary and malformed, and all results of a ClusterSpec.
 
 
 class Pair(NamedTuple):
@@ -113,7 +113,7 @@ JOB_PROBES = ("no such job", "w", b"w", None, 3, [])
 
 
 def observed(spec: Any) -> dict[str, Any]:
-    """Give all that a ClusterSpec tells of itself; an exception stands for itself."""
+    """Return all results of a ClusterSpec, with exceptions as values."""
     told: dict[str, Any] = {
         "jobs": spec.jobs,
         "truth": bool(spec),
@@ -163,7 +163,7 @@ def _outcome(ask: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """Name what differs; an exception agrees with one of the same type or of a base of it."""
+    """Return the differences; an exception equals one of the same type or of a base of it."""
     assert ours.keys() == theirs.keys()
     return [name for name in ours if not _agree(ours[name], theirs[name])]
 
@@ -176,11 +176,11 @@ def _agree(ours: Any, theirs: Any) -> bool:
 
 # The comparison.
 
-#: How many inputs of each kind are compared.
+#: The number of compared inputs of each kind.
 EXAMPLES = {DICTS: 4300, DEFINITIONS: 700, NO_CLUSTERS: 60}
-#: What TensorFlow raises and ours does not: it raises a plain ValueError.
+#: TensorFlow raises a plain ValueError here, but ours does not.
 PLAIN_VALUE_ERRORS = (UnicodeError, OverflowError)
-#: The same inputs in every run, so that each kind of error is among them.
+#: The same inputs in every run, so that each kind of error occurs.
 SAME: dict[str, Any] = {
     "phases": (Phase.generate, Phase.shrink),
     "derandomize": os.environ.get("HYPOTHESIS") != "random",
@@ -190,7 +190,7 @@ SAME: dict[str, Any] = {
 
 
 def made(kind, cluster):
-    """Give the ClusterSpec, or the exception that its construction raised."""
+    """Return the ClusterSpec, or the exception of its construction."""
     try:
         return kind(cluster)
     except Exception as error:  # noqa: BLE001 - which one it is is the question
@@ -198,7 +198,7 @@ def made(kind, cluster):
 
 
 def deliberate(ours, theirs) -> str | None:
-    """Name the deliberate difference of two outcomes; None where there is no cause for one."""
+    """Return the deliberate difference of two outcomes, or None."""
     if not isinstance(theirs, tf.train.ClusterSpec) or not isinstance(ours, ValueError):
         return None
     if any(index < 0 for job in theirs.jobs for index in theirs.task_indices(job)):
@@ -208,7 +208,7 @@ def deliberate(ours, theirs) -> str | None:
 
 
 def compare(ours, theirs, seen: Counter[str]) -> None:
-    """Compare two ClusterSpecs, or the exceptions instead of them, and count what they were."""
+    """Compare two ClusterSpecs, or their exceptions, and count their kinds."""
     cause = deliberate(ours, theirs)
     if cause is not None:
         seen[cause] += 1
@@ -227,7 +227,7 @@ def compare(ours, theirs, seen: Counter[str]) -> None:
 
 
 def compare_copies(ours, theirs, seen: Counter[str]) -> None:
-    """Compare ours and TensorFlow's that were made from a ClusterSpec of TensorFlow's: what they hold suffices."""
+    """Compare the content of ours and TensorFlow's, both copied from a ClusterSpec of TensorFlow's."""
     cause = deliberate(ours, theirs)
     if cause is None:
         assert not isinstance(ours, Exception), (ours, theirs)
@@ -262,7 +262,7 @@ def test_specs_agree_on_every_input(share):
     assert kinds | {f"{name} by both" for name in ("TypeError", "ValueError", "OverflowError")} <= set(seen)
 
 
-# The deliberate differences: what TensorFlow does, and what we do instead.
+# The deliberate differences: the results of TensorFlow and of ours.
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_specs_agree_on_every_input(share):
     ],
 )
 def test_odd_errors_of_tensorflow_have_words_in_ours(provoke, error, theirs, ours):
-    """Where TensorFlow fails by accident, ours says what is wrong; an error of a conversion is a plain ValueError."""
+    """If TensorFlow fails by accident, ours reports the cause; a conversion error is a plain ValueError."""
     with pytest.raises(error, match=theirs):
         provoke(tf.train.ClusterSpec)
     with pytest.raises(TypeError if error is TypeError else ValueError, match=ours) as refused:
@@ -291,7 +291,7 @@ def test_odd_errors_of_tensorflow_have_words_in_ours(provoke, error, theirs, our
 
 
 def test_our_spec_is_taken_by_tensorflow_as_a_dict_or_message():
-    """TensorFlow's class takes the dict and the message of ours, and not ours itself; ours takes TensorFlow's."""
+    """TensorFlow's class accepts the dict and the message of ours, but not ours itself; ours accepts TensorFlow's."""
     ours = ClusterSpec({"w": {1: "a:1"}})
     with pytest.raises(TypeError):
         tf.train.ClusterSpec(ours)

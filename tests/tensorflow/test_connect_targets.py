@@ -1,4 +1,4 @@
-"""What connecting makes of its arguments, with TensorFlow's own classes; nothing is connected here."""
+"""How connecting interprets its arguments, with TensorFlow's own classes; nothing is connected here."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def target(cluster, **given) -> Target | None:
 
 
 def simple(master: str) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """Make a resolver of TensorFlow's own."""
+    """Create a resolver of TensorFlow's own."""
     return tf.distribute.cluster_resolver.SimpleClusterResolver(SPEC, master=master)
 
 
 class Elsewhere(TFClusterResolver):
-    """A user's, whose master is another task."""
+    """A user's resolver, whose master is another task."""
 
     def master(self, task_type=None, task_id=None, rpc_layer=None):
         del task_type, task_id, rpc_layer
@@ -58,9 +58,9 @@ NOBODY = ("localhost", 0)
     ],
 )
 def test_own_resolver_gives_task_filters_and_protocol(cluster, given, task, more):
-    """A ClusterSpec of either package has TensorFlow's defaults; the own task is not waited for.
+    """A ClusterSpec of either package has TensorFlow's defaults; the own task is not awaited.
 
-    The master is the task of that very address: TensorFlow takes the last one that contains it or is in it.
+    The master is the task with exactly that address: TensorFlow uses the last one that contains it or is in it.
     """
     found = target(cluster, **given)
     assert (found.protocol, found.filters, found.master) == more
@@ -84,7 +84,7 @@ def test_local_resolver_is_nothing_to_connect_to(master):
 
 @pytest.mark.parametrize("cluster", [JOBS, SPEC.as_cluster_def(), None, "h:22"])
 def test_what_is_no_cluster_is_refused(cluster):
-    """A dict or a ClusterDef is refused as in TensorFlow; the error names the class method that takes it."""
+    """A dict or a ClusterDef is rejected as in TensorFlow; the error names the class method for it."""
     with pytest.raises(ArgumentError, match=r"from_spec\(\) takes a dict or a ClusterDef"):
         connect_to_cluster(cluster)
 
@@ -112,7 +112,7 @@ def test_tensorflows_classes_make_a_resolver():
 
 @pytest.mark.parametrize("given", [{"job": "worker", "index": 2}, {"job": "ps"}, {"index": 1}])
 def test_task_that_cannot_be_is_refused(given):
-    """A process is a task that the ClusterSpec has, or task 0 of a job that it has not."""
+    """A process is a task in the ClusterSpec, or task 0 of a job outside of it."""
     with pytest.raises(NoSuchTaskError):
         target(SPEC, **given)
 

@@ -1,4 +1,4 @@
-"""Connecting real TensorFlow processes: filters, repairs, refusals, strategies."""
+"""Connecting real TensorFlow processes: filters, updates, rejections, strategies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ connect_to_cluster(resolver, timeout=120)
 def test_connected_tasks_are_the_view(parameter_servers: LoopbackCluster):
     """After connecting, TensorFlow's devices are those of every task of the view, and the own CPU is the default.
 
-    In a scope of another device it is refused before anything is connected, and called again it stays as it is.
+    In a scope of another device it is rejected before anything is connected; a second call changes nothing.
     """
     printed = parameter_servers.program(
         CONNECT.replace(
@@ -60,8 +60,8 @@ print(json.dumps([names, tf.constant(1.0).device]))
 def test_filters_hold_under_parameter_server_strategy(parameter_servers: LoopbackCluster):
     """A worker's function reaches the ps that its filters show, no other ps, and no other worker.
 
-    ParameterServerStrategy's own filters would show a worker every ps; after our connect the TFCluster's hold.  An
-    eager operation is not filtered: the chief, which sees every task, has its data moved.
+    ParameterServerStrategy's own filters would show a worker every ps; after our connect the TFCluster's apply. An
+    eager operation is not filtered: the chief, which sees every task, moves its data.
     """
     printed = parameter_servers.program(
         CONNECT
@@ -119,9 +119,9 @@ print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
 
 
 def test_changed_cluster_is_refused(make_cluster):
-    """A second connect after the view got a task, or other filters, is refused, and the old cluster goes on working.
+    """A second connect after the view got a task, or other filters, is rejected, and the old cluster still works.
 
-    A reset is refused too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
+    A reset is rejected too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
     """
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("worker")
@@ -163,7 +163,7 @@ print(json.dumps([told, float(variable.numpy())]), flush=True)
 
 
 def test_plain_connection_is_updated(parameter_servers: LoopbackCluster):
-    """A new task can be used, what lives on the others stays, and a task on which something lives does not go."""
+    """A new task can be used, the state of the others stays, and a task with state is not removed."""
     printed = parameter_servers.program(
         BEGIN
         + f"""
@@ -251,9 +251,9 @@ with tf.device("/job:worker/task:0"):
 
 
 def test_missing_task_is_named(make_cluster):
-    """Connecting while a task does not answer ends with an error that names the task, its address and the cause.
+    """An error names the task that does not respond, its address and the cause.
 
-    A task whose port accepts connections and answers none of them would block TensorFlow for ever, so it counts too.
+    A task whose port accepts connections without a response would block TensorFlow forever, so it counts too.
     """
     cluster = make_cluster(jobs={"chief": 1, "ps": 2})
     with socket.create_server(host_and_port(cluster.addresses["ps"][1])):
@@ -264,9 +264,9 @@ def test_missing_task_is_named(make_cluster):
 
 
 def test_connecting_follows_a_resize(make_cluster):
-    """A task that is scaled away while the chief waits for it is waited for no longer, and not connected to.
+    """A task that is removed while the chief waits for it is no longer awaited, and not connected.
 
-    A snapshot of the cluster with that task ends the wait, and says so.
+    A snapshot of the cluster with that task ends the wait with an error.
     """
     cluster = make_cluster(jobs={"chief": 1, "worker": 2})
     cluster.serve(("worker", 0))
@@ -310,14 +310,14 @@ print(json.dumps([device.name[: device.name.index("/replica")] + device.name[dev
 
 
 def tried(address: str) -> None:
-    """Wait until somebody tries an address at which nothing listens."""
+    """Wait until a connection to an address without a listener is attempted."""
     with socket.create_server(host_and_port(address)) as server:
         server.settimeout(DEADLINE)
         server.accept()[0].close()
 
 
 def test_own_port_that_is_taken_is_refused(make_cluster):
-    """A chief whose pod serves already is told so before TensorFlow tries, and connects once the port is free."""
+    """If the chief's pod already serves, the error comes before TensorFlow's; with a free port it connects."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("chief", "worker")
     server = cluster.process("chief", 0)
@@ -385,7 +385,7 @@ def test_training_example_learns(make_cluster):
 
 
 def test_training_example_ends_after_an_error(make_cluster):
-    """An error ends the program at once: nothing in it waits for a task that is lost, deaf to SIGTERM as process 1."""
+    """An error ends the program immediately, without a wait for a lost task, also as process 1 without SIGTERM."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 1, "ps": 1})
     example = str(ROOT / "examples" / "train_digits.py")
     program = f"""

@@ -1,4 +1,4 @@
-"""Our device filters show what a real TensorFlow runtime shows, and refuse what it refuses."""
+"""Our device filters show and reject the same as a real TensorFlow runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
 
 PROGRAM = Path(__file__).parent / "visibility_program.py"
 SERVERS = 6
-#: Every kind of filter that TensorFlow reads.
+#: Every kind of filter that TensorFlow accepts.
 READABLE = [
     *("", "/", "/job:*", "/job:ps", "/job:worker", "/job:work", "/job:worker2", "/job:PS", "/job:nosuch"),
     *("/job:worker/task:0", "/job:worker/task:00", "/job:worker/task:1", "/job:worker/task:10", "/task:1"),
@@ -29,7 +29,7 @@ READABLE = [
     *("/gpu:0/device:*", "/job:localhost", "/job:worker/task:99999999999", "/job:worker/task:4294967296"),
     *("/job:worker/task:4294967297", "/task:18446744073709551615"),
 ]
-#: Every kind that it refuses.
+#: Every kind that it rejects.
 UNREADABLE = [
     *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "//", "/job:ps//task:0", "/job:*ps"),
     *("/job:ps/task:-1", "/task:", "/task:1x", "/task:18446744073709551616", "CPU:0", "/CPU", "/CPU:", "/Cpu:0"),
@@ -64,7 +64,7 @@ def generated_filter(choose: random.Random) -> str:
 
 
 def generated_name(choose: random.Random) -> str:
-    """Make a text that is nearly, or really, a device name."""
+    """Generate a valid or nearly valid device name."""
     text = generated_filter(choose)
     if choose.random() < 0.4:
         text += choose.choice(PARTS) + choose.choice(VALUES + ODD)
@@ -77,7 +77,7 @@ def generated_name(choose: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, list]:
-    """What the runtime is asked: the tables, and as much as was generated."""
+    """The input for the runtime: the tables, and as much that was generated."""
     choose = random.Random(20260101)  # noqa: S311 - reproducible inputs, no secret
     lists = [[text] for text in READABLE]
     lists += [[], ["/job:ps", "/job:worker"], ["/task:1", "/device:CPU:1"], ["/job:nosuch", "/cpu:0"]]
@@ -119,7 +119,7 @@ def test_filters_show_what_the_runtime_shows(asked, told):
 
 def test_filters_that_the_runtime_refuses_are_refused(told):
     assert told["refused"] == {
-        # The message ends where a text of C ends.
+        # The message ends at the end of a C string.
         text: "Invalid filter: " + text.partition("\0")[0]
         for text in UNREADABLE
     }
@@ -132,7 +132,7 @@ def test_filters_that_the_runtime_refuses_are_refused(told):
 
 
 def test_names_are_read_as_the_runtime_reads_them(told):
-    """Thousands of texts are, or are not, device names to both, and have the same parts to both."""
+    """For thousands of texts, both agree on the valid device names and on their parts."""
     outcomes = {"unreadable": 0, "readable": 0, "parts": 0}
     for text, reading in told["read"]:
         try:
@@ -160,7 +160,7 @@ def spelled(name: device_names.DeviceName) -> str:
     return text
 
 
-# The deliberate differences: what TensorFlow's ClusterDeviceFilters does, and what ours does instead.
+# The deliberate differences: the results of TensorFlow's ClusterDeviceFilters and of ours.
 
 
 @pytest.fixture

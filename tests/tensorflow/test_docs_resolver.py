@@ -1,8 +1,8 @@
-"""The guide of the resolver and the pages beside it: each snippet of Python runs, and prints what its page says.
+"""The guide of the resolver and related pages: each snippet of Python runs, and prints what its page shows.
 
-Where a snippet runs is written after its language: nothing means any process in the chief's pod, ``as=chief`` the one
-that is the chief, ``as=workers`` those of all equal workers, ``as=outside`` one that is no task; ``e2e=TEST`` names the
-test that runs what cannot run here.  The manifests and the kubectl of the other pages are for
+The word after the language says where a snippet runs: without one, any process in the chief's pod; ``as=chief`` the
+process that is the chief; ``as=workers`` those of all equal workers; ``as=outside`` one that is not a task;
+``e2e=TEST`` names the test for a snippet that cannot run here. The manifests and the kubectl of the other pages are for
 tests/integration/test_docs_pages.py.
 """
 
@@ -28,7 +28,7 @@ ALL = [
     *snippets(GUIDE),
     *(one for page in OTHERS for one in snippets(page) if one.language == "python" or one.place == "as=chief"),
 ]
-#: Ends a process that was connected: TensorFlow's threads may keep it otherwise.
+#: Ends a connected process, which TensorFlow's threads could otherwise keep alive.
 END = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 
@@ -37,7 +37,7 @@ def those(language: str, place: str) -> list[Snippet]:
 
 
 def test_every_snippet_has_a_place():
-    """No snippet is left out: each is of a kind that a test runs, or names a test of ours that there is."""
+    """No snippet is left out: each is of a kind that a test runs, or names an existing test of ours."""
     places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {"", "as=chief"}}
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
     for snippet in ALL:
@@ -47,7 +47,7 @@ def test_every_snippet_has_a_place():
             assert snippet.place in places.get(snippet.language, ()), f"{snippet}"
 
 
-#: Runs each program of a list in names of its own, and prints as JSON what each printed.
+#: Runs each program of a list in a separate namespace, and prints as JSON what each printed.
 RUN_EACH = """
 import contextlib, io, json, os, sys
 told = []
@@ -92,7 +92,6 @@ def test_snippets_that_only_read(guided):
 
 @pytest.mark.parametrize("snippet", those("python", "as=chief"), ids=str)
 def test_snippet_of_the_chief(guided, tmp_path, snippet):
-    """A snippet that connects runs as the chief, with the workers and the ps that serve."""
     text = snippet.text.replace('"/checkpoints"', repr(str(tmp_path)))
     text = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda _: str(free_ports(1)[0]), text)
     check(snippet, guided.program(text + END).splitlines())
@@ -100,7 +99,7 @@ def test_snippet_of_the_chief(guided, tmp_path, snippet):
 
 @pytest.mark.parametrize("snippet", those("python", "as=outside"), ids=str)
 def test_snippet_of_no_task(guided, make_cluster, snippet):
-    """A snippet of a coordinator outside of the ClusterSpec runs in a process that has the view alone."""
+    """A snippet of a coordinator outside of the ClusterSpec runs in a process that has only the view."""
     chiefless = make_cluster(jobs={"worker": 2, "ps": 1})
     chiefless.addresses = {job: tasks for job, tasks in guided.addresses.items() if job != "chief"}
     chiefless.publish(epoch=2)
@@ -127,7 +126,7 @@ def test_snippet_of_equal_workers(make_cluster: Callable[..., LoopbackCluster], 
 
 @pytest.mark.parametrize("snippet", [*those("console", ""), *those("console", "as=chief")], ids=str)
 def test_command_of_the_guide(guided, snippet):
-    """A command runs as the chief, ends well, and prints the lines that the guide shows."""
+    """A command runs as the chief, succeeds, and prints the lines that the guide shows."""
     for command, told in snippet.commands():
         program, *words = shlex.split(command)
         assert program == "python"

@@ -1,4 +1,4 @@
-"""The resolver in place of TensorFlow's own, in the callers that test_connecting.py does not show."""
+"""The resolver as a replacement of TensorFlow's own, in callers that test_connecting.py does not cover."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ for number in itertools.count():
 
 
 def test_multi_worker_mirrored_strategy_and_what_goes_with_it(make_cluster, tmp_path):
-    """MultiWorkerMirroredStrategy, the distribute coordinator and PreemptionCheckpointHandler work by the resolver.
+    """MultiWorkerMirroredStrategy, the distribute coordinator and PreemptionCheckpointHandler work with the resolver.
 
-    The strategy asks for the own task's accelerators; two processes reduce together, alone and under the coordinator;
-    and when one of them gets SIGTERM both save the same step.
+    The strategy reads the own task's accelerators; two processes reduce together, alone and under the coordinator; and
+    when one of them gets SIGTERM both save the same step.
     """
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2}, limits={"worker": {"example.com/nic": 1}})
     workers = [cluster.start("worker", index, "-c", EQUAL_WORKERS, str(tmp_path / "saved")) for index in (0, 1)]
@@ -95,7 +95,7 @@ print(json.dumps([strategy.extended.worker_devices, told]))
 
 
 def test_multi_worker_mirrored_strategy_gets_no_device_that_is_not_there(make_cluster):
-    """The strategy plans for what the process can use of the granted GPUs, here none, and one warning says so."""
+    """The strategy uses the granted GPUs that the process can use, here none, and one warning says so."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 1}, limits={"worker": {"nvidia.com/gpu": 2}})
     devices, told = json.loads(cluster.program(DEVICES, "worker", 0))
     assert devices == ["/job:worker/replica:0/task:0/device:CPU:0"]
@@ -167,10 +167,10 @@ os._exit(0)
 
 
 def test_process_outside_of_the_cluster_is_reset(make_cluster, monkeypatch):
-    """A coordinator that is no task of the ClusterSpec goes from one worker to two in one process.
+    """A coordinator outside of the ClusterSpec goes from one worker to two in one process.
 
-    It is refused the changed cluster while it holds anything of the old one, and trains on once it has dropped that.
-    TensorFlow's own ``start_server`` serves the workers, by the resolver.
+    The changed cluster is rejected while it holds objects of the old one, and it trains when it has dropped them.
+    TensorFlow's own ``start_server`` serves the workers, with the resolver.
     """
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2, "ps": 1, "outside": 1})
     cluster.serve_all("ps")

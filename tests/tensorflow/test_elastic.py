@@ -14,9 +14,9 @@ from running_program import RunningProgram
 
 
 def test_worker_comes_while_closures_run(program: RunningProgram, tmp_path: Path):
-    """A new worker takes closures that were queued before it came, with its own dataset and table.
+    """A new worker accepts closures that were queued before it, with its own dataset and table.
 
-    Nothing is lost or done twice, no function is traced again, and the iterators of the others go on where they were.
+    Nothing is lost or done twice, no function is traced again, and the iterators of the others continue.
     """
     program.do("result = tell(schedule(20))")
     third = program.grow()
@@ -44,7 +44,7 @@ result = [change, where, tell(values), tell(schedule(60))]
 
 
 def test_closures_that_are_cancelled_cancel_nothing_else(program: RunningProgram):
-    """What cancels the functions of one thread, because a closure failed, leaves those of the others alone."""
+    """Cancelling the functions of one thread, because a closure failed, does not affect those of other threads."""
     value = program.do(
         """
 from tensorflow.python.eager import cancellation
@@ -70,7 +70,7 @@ finally:
 
 
 def test_functions_wait_for_a_change_of_the_cluster(program: RunningProgram):
-    """A function that is called for the first time is added after the change; one that is dropped waits for nothing."""
+    """A function's first call waits for the change; dropping a function does not wait."""
     program.do("resize(coordinator, resolver, timeout=60)")
     third = program.grow()
 
@@ -121,9 +121,9 @@ def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram
 
 
 def test_worker_goes_while_closures_run(program: RunningProgram, third: int):
-    """A worker that goes finishes what it has in hand; nothing is lost or done twice, and its thread ends.
+    """A removed worker finishes its closure; nothing is lost or done twice, and its thread ends.
 
-    It is told that the coordinator has let go of it, so that its server need not wait.
+    The coordinator notifies it of its release, so that its server can exit.
     """
     address = program.shrink()
     told = program.do(
@@ -145,7 +145,7 @@ result = [resized(), tell(values), worker_threads(), tell(schedule(60))]
 
 
 def test_worker_that_stays_busy_stays(program: RunningProgram, third: int, tmp_path: Path):
-    """A worker that does not finish in time keeps everything as it was; once it did, it goes."""
+    """A worker that does not finish in time keeps everything; when it has finished, it is removed."""
     program.do(f"tell(schedule(30))\nvalues = [coordinator.schedule(until, args=('{tmp_path}/go',)) for _ in range(3)]")
     address = program.shrink()
 
@@ -164,17 +164,17 @@ except errors.TasksBusyError as error:
     told = program.do(f"coordinator.join()\nresult = [tell([])['gain'], takes({third})]")
     assert told[0] == 3
     assert told[1]["gaps"] == []
-    assert told[1]["firsts"][str(third)] > 0  # its iterator went on
+    assert told[1]["firsts"][str(third)] > 0  # its iterator continued
     assert program.do("result = resized()")[1] == ["/job:worker/task:2"]
     released(address).unlink()
 
 
 @pytest.mark.parametrize("count", [0, 90])
 def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, third: int, count: int):
-    """Whether it has a closure or none: TensorFlow would say goodbye to it, and all others would wait for it."""
+    """With a closure or without: TensorFlow would send it a goodbye, and all others would wait for it."""
     program.do("result = tell(schedule(30))")
     os.kill(third, signal.SIGSTOP)
-    os.waitid(os.P_PID, third, os.WSTOPPED)  # until then it may still do a closure
+    os.waitid(os.P_PID, third, os.WSTOPPED)  # until then it can still run a closure
     program.shrink()
 
     sizes, told, threads = program.do(
@@ -211,7 +211,7 @@ result = [resized(), tell(values), takes(REPLACED)]
 
 @pytest.mark.usefixtures("third")
 def test_killed_worker_takes_closures_again(program: RunningProgram):
-    """A worker that is killed loses no closure, and takes some again once it is back, before another one is."""
+    """A killed worker loses no closure, and accepts some again once it is back, before another one is."""
     cluster = program.cluster
     for index in (1, 2):
         cluster.kill("worker", index)
@@ -223,7 +223,7 @@ def test_killed_worker_takes_closures_again(program: RunningProgram):
 
 
 def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
-    """Variables that are there stay where they are; a ps goes only once it holds nothing."""
+    """Existing variables stay in place; a ps is removed only when it is empty."""
     program.grow("ps")
     told = program.do(
         """
@@ -277,7 +277,6 @@ except tf.errors.InvalidArgumentError as error:
 
 
 def test_task_beyond_the_filters_is_refused(program: RunningProgram):
-    """A task for which TensorFlow was given no device filters does not come; those below it do."""
     cluster = program.cluster
     cluster.serve(("ps", cluster.add_task("ps")))
     cluster.add_task("ps")  # the filters were declared up to the second
@@ -345,7 +344,7 @@ result = [change[0], raised, tell(schedule(90))]
 
 
 class Half(threading.Thread):
-    """A task that hangs in the middle: it greets as gRPC does, TensorFlow last or not at all, and says no more."""
+    """A task that hangs in the middle: it sends gRPC's greeting, to TensorFlow last or not at all, and nothing more."""
 
     def __init__(self, address: str, *, connects: bool) -> None:
         super().__init__(daemon=True)
@@ -362,7 +361,7 @@ class Half(threading.Thread):
                 self._connections.append(connection)
                 while len(begin := connection.recv(27, socket.MSG_PEEK)) not in {0, 27}:
                     pass
-                tensorflow = begin[24:27] != b"\0\0\0"  # it has settings, and our question has none
+                tensorflow = begin[24:27] != b"\0\0\0"  # TensorFlow sends settings, our check sends none
                 if not self._hung and (self._connects or not tensorflow):
                     connection.sendall(b"\0\0\0\4\0\0\0\0\0")
                 self._hung = self._hung or tensorflow
@@ -378,7 +377,6 @@ class Half(threading.Thread):
 
 
 def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
-    """A new task that hangs while TensorFlow makes it a part of the cluster is left out until it is back."""
     cluster = program.cluster
     index = cluster.add_task("worker")
     half = Half(cluster.addresses["worker"][index], connects=True)
@@ -392,9 +390,9 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
 
 
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
-    """A resize ends in time where TensorFlow waits for a new task that was there a moment ago; closures go on.
+    """A resize ends in time while TensorFlow waits for a new task that listened a moment ago; closures continue.
 
-    Its error says so.  When the task is there after all, the change is made, and the next resize tells of it.
+    The error says so. When the task listens after all, the change is applied, and the next resize reports it.
     """
     cluster = program.cluster
     index = cluster.add_task("worker")
@@ -424,7 +422,7 @@ for limit in (3, 12, 48):  # on a busy machine TensorFlow is not asked within a 
 
 
 def test_table_for_a_worker_that_hangs_holds_up_nobody(program: RunningProgram):
-    """What a table is made of is not sent to a worker under Python's lock: the other workers and threads go on."""
+    """The data of a table is not sent to a worker under Python's lock: other workers and threads continue."""
     program.do("resize(coordinator, resolver, timeout=60)\nwhile len(tell(schedule(12))['where']) < 2:\n    pass")
     process = program.cluster.process("worker", 1)
     process.send_signal(signal.SIGSTOP)
@@ -445,7 +443,7 @@ while not all(value._status_available_event.is_set() for value in values):
 
 
 def test_task_that_never_listens_changes_nothing(program: RunningProgram):
-    """A task that does not come is waited for until the timeout; the error names it, and nothing was changed."""
+    """A task that does not listen is awaited until the timeout; the error names it, and nothing was changed."""
     program.cluster.add_task("worker")
     program.publish()
 
@@ -467,7 +465,7 @@ except errors.TasksUnreachableError as error:
 
 
 def test_worker_with_other_gpus_is_refused(program: RunningProgram):
-    """A worker with another number of GPUs than the strategy was built for does not come, and TensorFlow forgets it."""
+    """A worker with another number of GPUs than the strategy was built for is not added, and TensorFlow drops it."""
     program.grow()
 
     told = program.do(
@@ -490,7 +488,7 @@ while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_l
 
 
 def test_other_things_are_refused(program: RunningProgram):
-    """What is no ClusterCoordinator, no resolver or no time, and a cluster with other jobs, is refused."""
+    """Invalid coordinators, resolvers and times, and a cluster with other jobs."""
     told = program.do(
         """
 result = []

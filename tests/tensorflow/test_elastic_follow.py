@@ -6,7 +6,7 @@ import signal
 
 from running_program import RunningProgram
 
-#: Follows, with closures queued all the time; what is changed is kept.
+#: Follows, with closures queued all the time; records the changes.
 FOLLOW = """
 changes, values, stop = [], [], threading.Event()
 following = follow(coordinator, resolver, on_change=lambda change: changes.append(change))
@@ -22,7 +22,7 @@ tell([])
 feeder.start()
 """
 
-#: Ends both, and says what the closures did.
+#: Ends both, and returns the results of the closures.
 END = """
 stop.set()
 feeder.join()
@@ -59,7 +59,7 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
 
 
 def test_listening_workers_wait_for_nobody(program: RunningProgram):
-    """A worker that listens takes closures while the one above it does not come; the epoch is followed once it did."""
+    """A listening worker accepts closures while the one above it does not listen; then the epoch is followed."""
     program.do(FOLLOW)
     (third,) = program.serve("worker", 1)
     late = program.cluster.add_task("worker")
@@ -76,9 +76,9 @@ def test_listening_workers_wait_for_nobody(program: RunningProgram):
 
 
 def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
-    """A closure on a worker that hangs is done by another one as soon as the view says that the worker is another pod.
+    """A closure on a worker that hangs is repeated on another one as soon as the view names another pod for it.
 
-    The new one takes closures when it listens.  Without the view's word TensorFlow would wait for the old one for ever.
+    The new one accepts closures when it listens. Without the view TensorFlow would wait for the old one forever.
     """
     cluster = program.cluster
     program.do("tell(schedule(12))")  # tracing it while a worker hangs would wait for that worker inside of TensorFlow
@@ -101,7 +101,7 @@ def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
 
 
 def test_refusals_and_errors_are_told(program: RunningProgram):
-    """What is not followed reaches the callback and ``error``; what follows next clears it."""
+    """A change that is not followed reaches the callback and ``error``; the next followed one clears it."""
     cluster = program.cluster
     program.do("changes = []\nfollowing = follow(coordinator, resolver, on_change=changes.append)")
     chief = cluster.addresses["chief"]
@@ -124,7 +124,7 @@ def test_refusals_and_errors_are_told(program: RunningProgram):
 
 
 def test_nothing_is_left_of_following(program: RunningProgram):
-    """After the block a new epoch is not followed, no thread of it is left, and a lost worker still comes back."""
+    """After the block a new epoch is not followed, no thread of it is left, and a lost worker still rejoins."""
     program.do("with follow(coordinator, resolver) as following:\n    following.wait_for_epoch(0)")
     cluster = program.cluster
     (third,) = program.serve("worker", 1)
@@ -150,7 +150,7 @@ while True:
 
 
 def test_nothing_of_ours_grows(program: RunningProgram):
-    """Growing and shrinking again and again leaves no thread, no descriptor and no per-worker value behind."""
+    """Repeated growing and shrinking leaves no thread, no descriptor and no per-worker value behind."""
     program.serve("worker", 1)
     told = program.do(
         f"""
@@ -199,7 +199,7 @@ result = [before[:-1], after, grown]
 
 
 def test_program_ends_as_any_other(program: RunningProgram):
-    """A program that was resized ends by itself, with nothing said about ours."""
+    """A resized program exits normally, without messages about our threads."""
     before = len(program.log())
     assert program.leave() == 0
     assert "tfcluster" not in program.log()[before:]

@@ -1,4 +1,4 @@
-"""What live resize needs: a TensorFlow that it knows, and others to go on while a machine is lost."""
+"""The requirements of live resize: a supported TensorFlow, and progress while a machine is lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ RESOLVER = ROOT / "resolver" / "tfcluster_resolver"
 
 
 def test_unknown_tensorflow_is_refused(make_cluster):
-    """A version that our tests do not run, and one that lacks any name that is used, is refused before anything else.
+    """An untested version, and one that lacks any name that is used, is rejected before anything else.
 
-    As it is, it is taken: what is refused then is the argument, be it a strategy that TensorFlow cannot resize.
+    The unmodified one is accepted: then the error is about the argument, such as a strategy that TensorFlow cannot
+    resize.
     """
     printed = make_cluster(jobs={"chief": 1}).program(
         """
@@ -84,7 +85,7 @@ print(json.dumps([unknown, lacking, taken, unnoticed]))
 
 
 def test_every_private_name_is_checked():
-    """The modules that touch TensorFlow's private parts touch none that the check leaves out."""
+    """The modules that use TensorFlow's private names use none that the check leaves out."""
     checked = (RESOLVER / "_tensorflow/private.py").read_text()
     for name in ("_tensorflow/workers.py", "_tensorflow/values.py"):
         tree = ast.parse((RESOLVER / name).read_text())
@@ -103,10 +104,10 @@ def _is_self(value: ast.expr) -> bool:
 
 
 def test_machine_that_vanishes_stops_nobody(tmp_path: Path):
-    """A worker's machine swallows every packet; the others go on, and the new one takes closures once it listens.
+    """A worker's machine drops every packet; the others continue, and the new one accepts closures once it listens.
 
-    TensorFlow alone goes on when the kernel gives the old connection up, after minutes; the bound is far above what is
-    seen, and far below that.
+    TensorFlow alone continues when the kernel closes the old connection, after minutes; the limit is far above the
+    measured time, and far below those minutes.
     """
     hosts = tmp_path / "hosts"
     hosts.write_text("")
@@ -128,11 +129,11 @@ def test_machine_that_vanishes_stops_nobody(tmp_path: Path):
     assert seen["gap"] < 60
 
 
-# The thread that changes TensorFlow's cluster, in moments that a running program meets seldom.
+# The thread that changes TensorFlow's cluster, in rare situations of a running program.
 
 
 class Slow:
-    """A coordinator whose cluster of one chief takes as long to change as the test likes."""
+    """A coordinator whose cluster of one chief takes as long to change as the test sets."""
 
     stopped = False
 
@@ -159,14 +160,14 @@ class Slow:
         self.server_def = copy.deepcopy(wanted)
 
     def recovered(self, _: Exception | None = None) -> None:
-        """Nobody waits."""
+        """No caller waits."""
 
     def close(self) -> None:
         """Nothing is open."""
 
 
 def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
-    """A lost worker has TensorFlow update its cluster; who asks for a change meanwhile is not forgotten."""
+    """After a lost worker TensorFlow updates its cluster; a change requested in the meantime is applied."""
     running: Any = Slow()
     engine = ElasticEngine(running)
     assert engine.begin()
@@ -189,7 +190,7 @@ def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
 
 
 def test_change_that_was_made_is_never_taken_back():
-    """Whoever gives up in the moment in which it is made does not hear that nothing was changed."""
+    """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
     running: Any = Slow()
     running.go_on.set()
     engine = ElasticEngine(running)
@@ -201,7 +202,7 @@ def test_change_that_was_made_is_never_taken_back():
         taken_back: list[bool] = []
 
         class Late(threading.Event):
-            """Done a moment after somebody has given up."""
+            """Completed a moment after the caller has given up."""
 
             def set(self) -> None:
                 taken_back.append(engine.withdraw(request))

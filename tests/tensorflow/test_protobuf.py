@@ -1,4 +1,4 @@
-"""Our messages beside TensorFlow's in one process, and alone with each major version of protobuf."""
+"""Our messages next to TensorFlow's in one process, and alone with each major version of protobuf."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ OURS, THEIRS = _protobuf.own_messages("a test"), _protobuf.messages("a test")
 
 
 def described(messages: _protobuf.Messages) -> dict[str, descriptor_pb2.DescriptorProto]:
-    """Return the messages as their descriptors have them, with those that they hold."""
     job = messages.ClusterDeviceFilters().jobs.add()
     held = (messages.ClusterDef().job.add(), job, job.tasks[0])
     descriptions = {}
@@ -34,7 +33,7 @@ def described(messages: _protobuf.Messages) -> dict[str, descriptor_pb2.Descript
 
 
 def test_messages_are_tensorflows_where_it_is_installed():
-    """With TensorFlow installed, its own classes are used, so that TensorFlow takes what we make."""
+    """With TensorFlow installed, its own classes are used, so that TensorFlow accepts our messages."""
     assert (tf.train.ClusterDef, type(tf.train.ServerDef().cluster_device_filters)) == THEIRS
     assert type(ClusterSpec({"w": ["a:1"]}).as_cluster_def()) is tf.train.ClusterDef
 
@@ -59,7 +58,7 @@ def test_filters_become_tensorflows():
     assert ours.as_cluster_device_filters() == theirs._as_cluster_device_filters()
 
 
-#: What both orders of import, and each version of protobuf, must be able to do.
+#: Both orders of import, and each version of protobuf, must support this.
 USE_OURS = """
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 own = _protobuf.own_messages("a test")
@@ -113,7 +112,7 @@ def test_both_live_in_one_process(program):
 
 
 def versions() -> dict[str, Path]:
-    """The folders with one version of protobuf each that the Makefile made, by major version."""
+    """The folders with one version of protobuf each from the Makefile, by major version."""
     folders = [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
     found = {folder.name.split("-")[1]: folder for folder in folders}
     assert set(found) == {"3", "5", "6", "7"}, "TFCLUSTER_PROTOBUFS is not as `make tensorflow-tests` sets it"
@@ -126,7 +125,7 @@ def test_every_major_version_of_protobuf_works(implementation):
     found = versions()
 
     told = [
-        # Without site-packages, or TensorFlow and its own protobuf would be found.
+        # Without site-packages, which have TensorFlow and its own protobuf.
         json.loads(
             run(
                 USE_OURS + USE_ALONE, found[major], flags=("-S",), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation
@@ -141,7 +140,7 @@ def test_every_major_version_of_protobuf_works(implementation):
     assert len(definitions) == 1
 
 
-#: A package that has TensorFlow's messages as its generated code makes them, by the protobuf that is found.
+#: A package with TensorFlow's messages as its generated code builds them, with the installed protobuf.
 LIKE_TENSORFLOW = """
 import types
 from pathlib import Path
@@ -164,7 +163,7 @@ train = types.SimpleNamespace(**{name: made[f"tensorflow.{name}"] for name in ("
 
 @pytest.mark.exhaustive
 def test_older_tensorflow_with_protobuf_3(tmp_path):
-    """TensorFlow 2.15 allows protobuf 3.20.3, which has no GetMessageClass: its own messages are found all the same."""
+    """TensorFlow 2.15 allows protobuf 3.20.3, which lacks GetMessageClass: its own messages are found all the same."""
     package = tmp_path / "tensorflow"
     package.mkdir()
     descriptor_set = ROOT / "resolver" / "tfcluster_resolver" / _protobuf.DESCRIPTOR_SET

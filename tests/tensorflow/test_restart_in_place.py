@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy cannot follow a resize, and RestartOnResize brings it back in the same processes."""
+"""MultiWorkerMirroredStrategy cannot follow a resize: RestartOnResize restarts it in the same processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopback_cluster import DEADLINE, LoopbackCluster
 
 pytestmark = pytest.mark.exhaustive
 
-#: Descends a parabola, a step at a time, for ever.  It checks after each step, and says each step that it has made.
+#: Descends a parabola, step by step, forever. It checks after each step, and prints it.
 TRAIN = """
 import json, os, sys, time
 import tensorflow as tf
@@ -53,7 +53,7 @@ while True:
     time.sleep(0.05)  # nobody reads both workers at once: a full pipe would stop them
 """
 
-#: A worker that knows nothing of the restart, and comes with the larger cluster while the smaller one trains.
+#: A worker without restart support that joins with the larger cluster while the smaller one trains.
 NEWCOMER = """
 import tensorflow as tf
 from tfcluster_resolver import TFClusterResolver
@@ -65,8 +65,6 @@ except tf.errors.InvalidArgumentError as error:
 
 
 class Made(NamedTuple):
-    """A step that a worker has made."""
-
     number: int
     weight: float
     workers: int
@@ -76,7 +74,7 @@ class Made(NamedTuple):
 
 
 def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
-    """Read a worker's steps up to the first that it makes among so many."""
+    """Read a worker's steps up to the first one among this number of workers."""
     read: list[Made] = []
     for line in process.stdout:
         if line.startswith("["):
@@ -87,14 +85,14 @@ def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
 
 
 def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
-    """Two training workers become three and two again, in the same processes, and no step is lost or made twice.
+    """Two training workers become three and two again, in the same processes; no step is lost or repeated.
 
-    What MultiWorkerMirroredStrategy cannot do is asked for first: a third worker is refused by the running two.
+    First the counterproof for MultiWorkerMirroredStrategy: the running two reject a third worker.
     """
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
     program.write_text(TRAIN)
-    # A relative path, which the program's own change of folder must not lead astray.
+    # A relative path, which must survive the program's own change of folder.
     words = (os.path.relpath(program), saved)
     two = [cluster.start("worker", index, *words) for index in (0, 1)]
     before = [made(worker, workers=2) for worker in two]
@@ -127,7 +125,7 @@ def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
 
 
 def test_worker_that_has_not_come_yet_keeps_nobody_waiting(make_cluster, tmp_path):
-    """While a new worker's pod has no node, training goes on as it was; it restarts when the worker is there."""
+    """While a new worker's pod is pending, training continues; it restarts when the worker listens."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 1})
     saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
     program.write_text(TRAIN)

@@ -1,4 +1,4 @@
-"""The task server: how it starts, ends and fails; and what the other commands tell TensorFlow."""
+"""The task server: how it starts, ends and fails; and what the other commands pass to TensorFlow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_signal_ends_the_server(make_cluster, number):
 
 
 def test_signal_ends_the_server_as_process_one(make_cluster):
-    """SIGTERM ends the server where it is process 1 of its own process namespace, as in a container."""
+    """SIGTERM ends the server as process 1 of its own process namespace, as in a container."""
     unshare = ["unshare", "--fork", "--pid", "--kill-child"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("making a process namespace needs root")
@@ -53,7 +53,7 @@ def test_signal_ends_the_server_as_process_one(make_cluster):
 
 
 def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_cluster):
-    """Not by leaving alone, and not by a word that is for the server before it: by both, and with 0."""
+    """It exits with 0 only if it leaves and the coordinator's message is for this server, not for an earlier one."""
     cluster = make_cluster(jobs={"worker": 2})
     word = released(cluster.addresses["worker"][1])
     word.write_text("")
@@ -71,7 +71,7 @@ def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_clus
 
 
 def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
-    """The coordinator may know first: its word counts once the view says that the task leaves; an old one goes."""
+    """The message can come first: it counts once the view says that the task leaves; an old one is deleted."""
     cluster = make_cluster(jobs={"worker": 2})
     word = released(cluster.addresses["worker"][1])
     (server,) = cluster.serve(("worker", 1))
@@ -91,7 +91,7 @@ def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
     assert server.wait(DEADLINE) == 0
 
 
-#: Serves by the Python function, in a thread of a program that has other things to do.
+#: Serves with the Python function, in a thread of a program with other work.
 SERVE_IN_A_THREAD = """
 import signal, sys, threading
 from tfcluster_resolver import TFClusterResolver, serve
@@ -136,7 +136,7 @@ def test_rpc_layer_that_tensorflow_does_not_have_is_refused(make_cluster):
 
 
 def test_doctor_of_a_serving_task(make_cluster):
-    """Beside a real server ``doctor`` finds the port answered as gRPC is, the peer there, TensorFlow in agreement."""
+    """With a real server, ``doctor`` finds gRPC's greeting at the port, the peer, and agreement with TensorFlow."""
     cluster = make_cluster(jobs={"worker": 2})
     cluster.serve_all("worker")
 
@@ -150,7 +150,7 @@ def test_doctor_of_a_serving_task(make_cluster):
     assert found["tensorflow"][1].endswith("takes the resolver as one of its own")
 
 
-#: What TensorFlow's own resolver reads from TF_CONFIG.
+#: TensorFlow's own resolver reads this from TF_CONFIG.
 READ_TF_CONFIG = """
 import json
 import tensorflow as tf
@@ -159,7 +159,7 @@ resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 task = resolver.task_type, resolver.task_id
 print(json.dumps([resolver.cluster_spec().as_dict(), *task, resolver.rpc_layer, resolver.master(*task)]))
 """
-#: What its strategies check; they take no sparse cluster.
+#: Its strategies check this; they do not accept a sparse cluster.
 ACCEPT_TF_CONFIG = """
 from tensorflow.python.distribute import multi_worker_util
 multi_worker_util._validate_cluster_spec(resolver.cluster_spec(), *task)

@@ -1,4 +1,4 @@
-"""What docs/reference/strategies.md says of Keras, DTensor, TPUs, the data service and TensorFlow's variables."""
+"""The statements of docs/reference/strategies.md on Keras, DTensor, TPUs, the data service and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.exhaustive
 
 PAGE = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding="utf-8")
 
-#: Says of each attempt what it gave, or the error's class and first line.
+#: Prints the result of each attempt, or the error's class and first line.
 TRY = """
 import json, os
 import keras
@@ -41,7 +41,7 @@ print(json.dumps(told), flush=True)
 os._exit(0)
 """
 
-#: For equal workers: who ends at once takes from the others what they have not read yet.
+#: For equal workers: an immediate exit would take unread data from the others.
 TELL_AND_STAY = """
 import threading
 print(json.dumps(told), flush=True)
@@ -82,7 +82,7 @@ attempt("initialize_tpu_system", lambda: tf.tpu.experimental.initialize_tpu_syst
 
 
 def test_keras_3_and_tpus_with_parameter_servers(make_cluster):
-    """Keras 3 trains in a custom loop within ``strategy.run``, not otherwise; TPUStrategy takes no such resolver."""
+    """Keras 3 trains in a custom loop within ``strategy.run``, not otherwise; TPUStrategy rejects such a resolver."""
     cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "worker": 1, "ps": 1})
     cluster.serve_all("worker", "ps")
 
@@ -114,7 +114,7 @@ def test_keras_3_does_not_fit_on_equal_workers(make_cluster):
     assert all(one["fit"].startswith("ValueError") for one in told)
 
 
-#: Fits five epochs; before the second and the fourth it waits for a new epoch of the view, and has it taken over.
+#: Fits five epochs; before the second and the fourth it waits for a new epoch of the view, and applies it.
 FIT = """
 import json, os, sys
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -197,7 +197,7 @@ told["sum"] = float(dtensor.unpack(tf.reduce_sum(ones))[0])
 
 
 def test_dtensor_finds_its_clients_in_the_view(make_cluster):
-    """The page's variables make a mesh over two processes, which sum a tensor that both hold a part of."""
+    """The page's variables build a mesh over two processes, which sum a tensor that both hold a part of."""
     (variables,) = re.findall(r"```python\n([^`]*DTENSOR_JOBS[^`]*)```", PAGE)
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     workers = [cluster.start("worker", index, "-c", TRY + variables + DTENSOR + TELL_AND_STAY) for index in (0, 1)]
@@ -206,30 +206,29 @@ def test_dtensor_finds_its_clients_in_the_view(make_cluster):
 
 
 def test_coordination_service_is_refused(monkeypatch):
-    """Connecting with the service asked for, by whatever text, is refused at once, with the ways out."""
+    """Connecting with any text that requests the service is rejected immediately, with the alternatives."""
     monkeypatch.setenv("TF_PSS_ENABLE_COORDINATION_SERVICE", "0")
     with pytest.raises(ConnectError, match=r"TF_PSS_ENABLE_COORDINATION_SERVICE is set.*Unset it"):
         connect_to_cluster(TFClusterResolver.from_spec({"worker": ["127.0.0.1:1"]}), "chief", timeout=0)
 
 
 def test_every_variable_of_the_strategy_is_documented():
-    """The page lists the variables that the strategy and its coordinator read, and no other."""
     folder = Path(tf.__file__).parent / "python" / "distribute"
     sources = [folder / "parameter_server_strategy_v2.py", folder / "coordinator" / "cluster_coordinator.py"]
     read = {name for source in sources for name in re.findall(r'"(TF_(?:PSS?|COORDINATOR)_\w+)"', source.read_text())}
     assert read == set(re.findall(r"^\| `(TF_\w+)` \|", PAGE, re.MULTILINE))
 
 
-# tf.data service: who prepares the data, and that data workers may come while it runs.
+# tf.data service: which workers prepare the data, and that data workers can be added while it runs.
 
 SERVE = str(ROOT / "examples" / "serve_data.py")
-#: Serves data in a folder of its own, which holds the task's name: what a batch reads there tells who made the batch.
+#: Serves data in its own folder, which holds the task's name: a batch has the name of its worker.
 SERVE_NAMED = """
 import os, runpy, sys
 os.chdir(sys.argv[1])
 runpy.run_path(sys.argv[2], run_name="__main__")
 """
-#: Takes data for ever, and says each new name of a data worker that made some.
+#: Reads data forever, and prints each new name of a data worker in it.
 TAKE = """
 import tensorflow as tf
 from tfcluster_resolver import TFClusterResolver
@@ -246,7 +245,7 @@ for name in names:
 
 
 def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
-    """Start a server of the data service in a folder of its own."""
+    """Start a server of the data service in its own folder."""
     place = folder / f"{job}-{index}"
     place.mkdir()
     (place / "name").write_text(f"{job}-{index}")
@@ -254,7 +253,7 @@ def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
 
 
 def test_data_are_made_by_the_data_workers_also_by_one_that_comes_later(make_cluster, tmp_path):
-    """The chief finds the dispatcher in the view, and takes data of both data workers, and of a third that is added."""
+    """The chief finds the dispatcher in the view, and gets data of both data workers, and of a third that is added."""
     cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "dispatcher": 1, "dataworker": 2})
     serve(cluster, tmp_path, "dispatcher", 0)
     for index in (0, 1):

@@ -1,4 +1,4 @@
-"""The resolver is TensorFlow's, whichever package comes first, and gives TensorFlow's own classes."""
+"""The resolver is TensorFlow's for any order of imports, and returns TensorFlow's own classes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ list(resolver.watch(timeout=0))
 
 
 def test_resolver_is_tensorflows_when_ours_comes_first(make_cluster):
-    """So is one from before the program's own ``import tensorflow``, which leaves no trace.
+    """So is one from before the program's own ``import tensorflow``.
 
-    Afterwards nothing of ours listens to imports, and TensorFlow's loader is as it was.
+    Afterwards our import hook is removed, and TensorFlow's loader is unchanged.
     """
     ours = "print(['tfcluster_resolver' in type(one).__module__ for one in sys.meta_path].count(True))\n"
     text = OURS + ours + "early = TFClusterResolver()\nimport tensorflow as tf\n" + ours
@@ -41,7 +41,7 @@ def test_reading_alone_imports_no_tensorflow(make_cluster):
 
 
 def test_resolver_has_all_that_tensorflows_class_has():
-    """It inherits nothing from TensorFlow's class, so each public name of that class is its own, and called alike."""
+    """It inherits nothing from TensorFlow's class, so it must define each public name, with the same signature."""
     theirs = {k: v for k, v in vars(tf.distribute.cluster_resolver.ClusterResolver).items() if not k.startswith("_")}
 
     for name, value in theirs.items():
@@ -54,7 +54,7 @@ def test_resolver_has_all_that_tensorflows_class_has():
 
 
 def test_union_resolver_takes_it():
-    """Its spec is new each time, so that nobody's change reaches another."""
+    """Its spec is new each time, so that a caller's change does not reach another one."""
     ours = TFClusterResolver.from_spec({"chief": ["h:1"]}, "chief", 0)
     other = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"more": ["h:2"]}))
     union = tf.distribute.cluster_resolver.UnionResolver(ours, other)

@@ -1,10 +1,10 @@
-"""Run as a program: says which devices each device filter shows a task of a real runtime, and which texts it reads.
+"""A program that reports the devices that each filter shows a task of a real runtime, and the accepted texts.
 
-It starts the task servers in its own process, reads one JSON object from its input and writes one.  Input: ``ports``,
-one for each of TASKS; ``lists``, the lists of device filters to try; ``texts``, the single texts to offer as a filter;
-``names``, the texts to offer as a device name.  Output: ``devices``, what a task without filters sees; ``seen``, for
-each list the task that had it and the devices that the task saw; ``refused``, for each text the message of the refusal
-or null; ``read``, for each name whether the runtime could read it, and what it made of it where it says so.
+It starts the task servers in its own process, reads one JSON object from its input and writes one. Input: ``ports``,
+one for each of TASKS; ``lists``, the lists of device filters to try; ``texts``, the single texts to try as a filter;
+``names``, the texts to try as a device name. Output: ``devices``, those that a task without filters sees; ``seen``, for
+each list the task that had it and the devices that the task saw; ``refused``, for each text the error message or null;
+``read``, for each name whether the runtime could parse it, and the result if the runtime reports it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ import os
 import re
 import sys
 
-# Else an error surfaces in a later operation than its own.
+# Otherwise an error appears in a later operation than its own.
 os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 
-#: Job, index: two jobs of which one name begins with the other, and indices of which one begins with the other.
+#: Job, index: two jobs whose names have a common prefix, and indices with a common prefix.
 TASKS = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 10), ("worker2", 0)]
 NOWHERE = "/job:nosuch/replica:0/task:0/device:CPU:0"
 
 
 def connect(spec: tf.train.ClusterSpec, filters: dict[tuple[str, int], list[str]]) -> None:
-    """Connect anew, with the filters of each task."""
     # Device filters stay for the life of a context.
     context._reset_context()
     declared = tf.config.experimental.ClusterDeviceFilters()
@@ -38,7 +37,7 @@ def connect(spec: tf.train.ClusterSpec, filters: dict[tuple[str, int], list[str]
 
 
 def seen_by(job: str, index: int) -> list[str]:
-    """Ask a task which devices it sees: it lists them when it is to place an operation on one that does not exist."""
+    """Return the devices that a task sees: its error for an operation on a missing device lists them."""
 
     @tf.function
     def misplaced() -> tf.Tensor:
@@ -57,7 +56,7 @@ def seen_by(job: str, index: int) -> list[str]:
 
 
 def refusal(spec: tf.train.ClusterSpec, text: str) -> str | None:
-    """Offer a text as a device filter; give what the runtime says against it."""
+    """Try a text as a device filter; return the runtime's error."""
     try:
         connect(spec, {TASKS[0]: [text]})
     except tf.errors.InvalidArgumentError as error:
@@ -66,7 +65,7 @@ def refusal(spec: tf.train.ClusterSpec, text: str) -> str | None:
 
 
 def reading(text: str) -> object:
-    """Offer a text as the device of an operation: False if it cannot be read, else True or what was made of it."""
+    """Try a text as the device of an operation: False if it cannot be parsed, else True or the result."""
     context.ensure_initialized()
     try:
         pywrap_tfe.TFE_Py_Execute(context.context()._handle, text, "NoOp", [], (), 0)
@@ -89,7 +88,7 @@ def main() -> None:
     spec = tf.train.ClusterSpec(jobs)
     two_devices = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
     servers = [tf.distribute.Server(spec, job_name=job, task_index=index, config=two_devices) for job, index in TASKS]
-    # Before anything is connected: every name then means this process's own device, or none.
+    # Before the connection: then every name means this process's own device, or none.
     told: dict[str, object] = {"read": [(text, reading(text)) for text in asked["names"]]}
     connect(spec, {})
     told |= {"devices": seen_by(*TASKS[0]), "seen": (seen := [])}
@@ -101,7 +100,7 @@ def main() -> None:
     json.dump(told, sys.stdout)
     sys.stdout.flush()
     del servers
-    # Servers have no way to stop, and their threads would be waited for.
+    # Servers cannot be stopped, and the process would wait for their threads.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Tests that are coroutines: their loop's clock jumps, so hours pass in no time."""
+"""Coroutine tests on a loop whose clock jumps instead of waiting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def virtual(test: AsyncTest, *, patience: float = 0) -> Callable[..., None]:
 
 
 def within(setting: Setting, *, patience: float = 0) -> Callable[[AsyncTest], Callable[..., None]]:
-    """Run a test in virtual time; its first argument is what a context manager gives, which ends after it."""
+    """Run a test in virtual time; its first argument comes from a context manager, which ends after it."""
 
     def decorate(test: AsyncTest) -> Callable[..., None]:
         async def story(*given: Any, **fixtures: Any) -> None:
@@ -36,7 +36,7 @@ def within(setting: Setting, *, patience: float = 0) -> Callable[[AsyncTest], Ca
         def run(*given: Any, **fixtures: Any) -> None:
             run_in_virtual_time(story(*given, **fixtures), patience=patience)
 
-        # pytest fills in what is left of the arguments.
+        # pytest passes the remaining arguments.
         run.__signature__ = inspect.Signature([*inspect.signature(test).parameters.values()][1:])  # type: ignore[attr-defined]
         return run
 
@@ -45,7 +45,7 @@ def within(setting: Setting, *, patience: float = 0) -> Callable[[AsyncTest], Ca
 
 @asynccontextmanager
 async def simulated(plan: Plan | None = None) -> AsyncIterator[World]:
-    """Begin a simulated world, with the operator at work."""
+    """Start a simulated world with its operator."""
     world = World(plan or Plan("create"))
     world.begin()
     try:

@@ -1,4 +1,4 @@
-"""A cluster for the tests of the client: the real engine and an API server in memory, by HTTP, with simulated nodes."""
+"""A cluster for client tests: the real engine, and an API server in memory behind HTTP, with simulated nodes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _T = TypeVar("_T")
 
 
 class ClientWorld:
-    """One control plane in a thread of its own.
+    """One control plane in its own thread.
 
     Attributes:
-        kube: the API server; use it by ``at_once``.
-        nodes: plays the pods; use it by ``at_once``.
-        kubeconfig: the file that reaches it.
+        kube: the API server; access it with ``at_once``.
+        nodes: the simulated nodes; access them with ``at_once``.
+        kubeconfig: the file for clients.
         logs: the text of each container's log, by pod.
-        played: the logs of all other pods, line by line; use it by ``at_once``.
+        played: the logs of all other pods, line by line; access them with ``at_once``.
     """
 
     kube: MemoryKubernetes
@@ -86,7 +86,7 @@ class ClientWorld:
         yield self.logs[pod].encode()
 
     def at_once(self, act: Callable[[], _T]) -> _T:
-        """Do something in the API server's thread."""
+        """Run a function in the API server's thread."""
 
         async def do() -> _T:
             return act()
@@ -102,18 +102,16 @@ class ClientWorld:
             yield client
 
     def cli(self, *arguments: str, stdin: str | None = None) -> Result:
-        """Run `tfcluster` with these arguments on this cluster."""
         command, *rest = arguments
         return CliRunner().invoke(root, [command, "--kubeconfig", str(self.kubeconfig), *rest], input=stdin)
 
     def ok(self, *arguments: str, stdin: str | None = None) -> Result:
-        """Run `tfcluster`, which must succeed."""
         result = self.cli(*arguments, stdin=stdin)
         assert result.exit_code == 0, result.output
         return result
 
     def declare(self, name: str, spec: Mapping[str, Any] | None = None, **jobs: int | Mapping[str, Any]) -> None:
-        """Create a TFCluster of jobs with so many tasks or with these fields."""
+        """Create a TFCluster of jobs with these numbers of tasks, or with these fields."""
         builder = tfcluster(name).spec(**(spec or {}))
         for job, fields in jobs.items():
             builder.job(job, **({"replicas": fields} if isinstance(fields, int) else fields))
@@ -121,7 +119,6 @@ class ClientWorld:
         self.at_once(lambda: self.kube.create("tfclusters", "default", body))
 
     def launch(self, name: str, spec: Mapping[str, Any] | None = None, **jobs: int | Mapping[str, Any]) -> None:
-        """Create a TFCluster, and wait until it is ready."""
         self.declare(name, spec, **jobs)
         self.await_condition(name, "Ready")
 
@@ -135,7 +132,6 @@ class ClientWorld:
         return (self.cluster(name) or {}).get("status", {})
 
     def uids(self) -> dict[str, str]:
-        """Give the UID of each pod."""
         pods = self.at_once(lambda: self.kube.list("pods"))
         return {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
 
@@ -147,18 +143,17 @@ class ClientWorld:
         self.at_once(lambda: self.kube.patch("tfclusters", "default", name, change))
 
     def exit(self, pod: str, code: int) -> None:
-        """End a pod's program."""
         self.at_once(lambda: self.nodes.exit(pod, code))
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
-        """Let a pod write lines to its log."""
+        """Append lines to a pod's log."""
         self.at_once(lambda: self.played.write(pod, *lines, at=at))
 
     def keep_unready(self, pod: str) -> None:
         self.at_once(lambda: self.nodes.never_ready.add(pod))
 
     def refuse(self, message: str, plural: str, verb: str = "") -> None:
-        """Let the API server refuse requests as RBAC does."""
+        """Reject requests at the API server as RBAC does."""
 
         def check(request: Any) -> None:
             if request.resource == plural and verb in ("", request.verb):
@@ -167,7 +162,6 @@ class ClientWorld:
         self.at_once(lambda: self.kube.authorize.append(check))
 
     def await_condition(self, name: str, kind: str, status: str = "True") -> None:
-        """Wait until a TFCluster reports a condition."""
         wanted = (kind, status)
         self.await_that(
             lambda: wanted in [(one["type"], one["status"]) for one in self.status(name).get("conditions", ())]
@@ -181,7 +175,7 @@ class ClientWorld:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *plurals: str) -> None:
-    """Let every request of the client for these kinds be refused, as RBAC does."""
+    """Reject every request of the client for these kinds, as RBAC does."""
     whole = KubernetesApi._open
 
     def opened(self, method, path, **options):

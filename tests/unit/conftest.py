@@ -1,4 +1,4 @@
-"""What the unit tests share."""
+"""Shared fixtures of the unit tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unit.client_world import ClientWorld
 
 @pytest.fixture(autouse=True)
 def _same_chance_in_every_run() -> None:
-    """The operator's jitter is drawn from ``random``."""
+    """The operator draws its jitter from ``random``."""
     random.seed(7)
 
 
@@ -28,6 +28,6 @@ def client_world(tmp_path) -> Iterator[ClientWorld]:
 
 @pytest.fixture
 def listen() -> Iterator[Callable[[], str]]:
-    """Opens ports that accept connections, and gives their addresses."""
+    """Opens ports that accept connections, and returns their addresses."""
     with ExitStack() as opened:
         yield lambda: "{}:{}".format(*opened.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname())

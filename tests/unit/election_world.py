@@ -1,4 +1,4 @@
-"""Candidates for one Lease in virtual time, the server that holds it, and the lines between them."""
+"""Candidates for one Lease in virtual time, the server of the Lease, and the connections between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Span = tuple[float, float]
 
 @dataclass
 class Server:
-    """The API server, as far as one Lease goes; ``history`` holds what was written."""
+    """The API server of one Lease; ``history`` has all writes."""
 
     record: Record | None = field(default_factory=lambda: Record("", 1, "", "", transitions=0, version="1"))
     version: int = 1
@@ -40,7 +40,7 @@ class Server:
 
 @dataclass
 class Line:
-    """The way of one candidate to the server: how slow it is, and when what gets lost, by the loop's time."""
+    """The connection of one candidate: its latency, and when requests get lost, by the loop's time."""
 
     server: Server
     latency: float = 0.01
@@ -81,7 +81,7 @@ def now() -> float:
 
 
 class Candidate:
-    """One operator: its election, its own clocks, and whether its process lives."""
+    """One operator: its election, its own clocks, and whether its process runs."""
 
     def __init__(self, name: str, server: Server, *, wall: float = 0.0) -> None:
         self.name = name
@@ -102,16 +102,15 @@ class Candidate:
         self._crashed = True
 
     async def stop(self) -> None:
-        """End as SIGTERM ends the operator."""
         self.crash()
         self.election.resign()
         await self.election.release()
 
     @property
     def lost(self) -> str:
-        """Why its process ended by itself; empty while it runs."""
+        """The reason why its process ended by itself; empty while it runs."""
         if self._task is None or not self._task.done() or self._task.cancelled():
-            return ""  # it was never started, or lives, or was killed
+            return ""  # it was never started, still runs, or was killed
         error = self._task.exception()
         assert isinstance(error, LeaseLostError), error
         return str(error)
@@ -122,7 +121,7 @@ class Candidate:
 
     @property
     def acts(self) -> bool:
-        """Whether it would write now: its process lives and the fence lets it."""
+        """Whether it would write now: its process runs and the fence permits it."""
         if not self.alive:
             return False
         try:
@@ -133,12 +132,12 @@ class Candidate:
 
 
 class World:
-    """Some candidates, looked at every 50 ms: two that act at once end the test."""
+    """Several candidates, checked every 50 ms: if two act simultaneously, the test fails."""
 
     def __init__(self, count: int) -> None:
         self.server = Server()
         self.candidates = [Candidate(f"c{i}", self.server, wall=i * 1e6) for i in range(count)]
-        #: Who acted, and from when on.
+        #: The acting candidates, with their start times.
         self.terms: list[tuple[str, float]] = []
 
     async def __aenter__(self) -> Self:
@@ -179,12 +178,12 @@ class World:
 
 
 def among(count: int) -> Callable[[AsyncTest], Callable[..., None]]:
-    """Give a test a world of so many candidates, in virtual time."""
+    """Pass a test a world with this number of candidates, in virtual time."""
     return within(lambda: World(count))
 
 
 async def led(world: World) -> list[Candidate]:
-    """Start the candidates, and give the leader and then the others."""
+    """Start the candidates, and return the leader and then the others."""
     for candidate in world.candidates:
         candidate.start()
     leader = await world.someone_leads()
@@ -192,7 +191,7 @@ async def led(world: World) -> list[Candidate]:
 
 
 async def until_leads(world: World, candidate: Candidate) -> float:
-    """Return the seconds until this candidate leads, and none before it."""
+    """Return the seconds until this candidate leads, and no other one before."""
     began = now()
     assert await world.someone_leads() is candidate
     return now() - began

@@ -28,12 +28,12 @@ Refuse = Callable[[Request], Refusal | None]
 
 
 def when(refusal: Refusal, *briefs: str) -> Refuse:
-    """Refuse requests whose brief begins with one of these."""
+    """Reject requests whose brief starts with one of these."""
     return lambda request: refusal if request.brief.startswith(briefs) else None
 
 
 def make_client(session: HttpWorld, *, fence: Callable[[], None] | None = None) -> Client:
-    """Make the operator's client of a session, in the time of the running loop."""
+    """Create the operator's client on a session, with the clock of the running loop."""
     loop = asyncio.get_running_loop()
     clock = Clock(wall=lambda: NOW + loop.time() - 1000.0, elapsed=loop.time)
     limiter = AdaptiveLimiter(elapsed=clock.elapsed)
@@ -42,7 +42,7 @@ def make_client(session: HttpWorld, *, fence: Callable[[], None] | None = None) 
 
 
 class Operator:
-    """The reconciler of one TFCluster, and what its passes came to."""
+    """The reconciler of one TFCluster, and the results of its reconciles."""
 
     def __init__(self, session: HttpWorld) -> None:
         client = make_client(session)
@@ -52,7 +52,7 @@ class Operator:
         self.clock = client.clock
 
     async def one_pass(self) -> float | NextPart | RetryLater | None:
-        """Hear of the newest TFCluster and of every child, then make a pass."""
+        """Feed the newest TFCluster and every child to the watch, then reconcile."""
         if (body := self.session.clusters.get("demo")) is not None and self.parents.put(body):
             self.reconciler.heard_of(KEY, body["metadata"]["uid"])
         self.session.world.now = self.clock.wall()
@@ -63,7 +63,7 @@ class Operator:
             return error
 
     async def passes(self, count: int, *, every: float = 1.5) -> list[float | NextPart | RetryLater | None]:
-        """Make so many passes, so many seconds apart."""
+        """Reconcile several times, with this interval in seconds."""
         results = []
         for _ in range(count):
             results.append(await self.one_pass())
@@ -71,7 +71,6 @@ class Operator:
         return results
 
     async def come_up(self) -> None:
-        """Make passes until every pod runs."""
         for _ in range(3):
             await self.one_pass()
             self.session.world.all_pods_run()
@@ -86,7 +85,6 @@ def passes(session: HttpWorld, count: int) -> list[float | NextPart | RetryLater
 
 
 def ready(session: HttpWorld) -> tuple[str, str, str, int]:
-    """Return the condition Ready as it is written."""
     (found,) = [one for one in session.clusters["demo"]["status"]["conditions"] if one["type"] == "Ready"]
     return found["status"], found["reason"], found["message"], found["observedGeneration"]
 

@@ -1,6 +1,6 @@
-"""An HTTP session whose server is the world of in_memory, with rejections as a test says.
+"""An HTTP session whose server is the world of in_memory, with rejections that a test defines.
 
-The operator's own client, executor and reconciler talk to it: nothing of theirs is replaced but the network.
+The operator's own client, executor and reconciler use it: only the network is replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS: Mapping[str, str] = {resource.plural: kind for kind, resource in KINDS.i
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the server got it."""
+    """One request as the server received it."""
 
     method: str
     plural: str
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An answer that is no success; ``cut`` is what the connection dies with instead of an answer."""
+    """An error response; with ``cut`` the connection breaks with this error instead."""
 
     status: int = 403
     reason: str = "Forbidden"
@@ -69,11 +69,11 @@ class _Exchange:
 
 
 class HttpWorld:
-    """The session of an API server that holds a world and TFClusters.
+    """The session of an API server with a world and TFClusters.
 
     Args:
         world: the children.
-        refuse: tells what becomes of a request, None where it is let through.
+        refuse: returns the rejection of a request, or None.
     """
 
     def __init__(self, world: InMemoryWorld, refuse: Callable[[Request], Refusal | None] = lambda _: None) -> None:
@@ -83,7 +83,7 @@ class HttpWorld:
         self.clusters: dict[str, Object] = {}
 
     def request(self, method: str, url: str, *, data: bytes | None, params: Any, **_: Any) -> _Exchange:
-        """Answer as a session does, with a context manager."""
+        """Respond as a session does, with a context manager."""
         parts = urlsplit(url).path.strip("/").split("/")
         plural, name, subresource = [*parts[parts.index("namespaces") + 2 :], "", ""][:3]
         body = None if data is None else json.loads(data)

@@ -1,7 +1,7 @@
-"""A Kubernetes small enough for a property test: objects as JSON in a dict, read through the operator's own readers.
+"""A Kubernetes small enough for a property test: objects as JSON in a dict, read with the operator's own readers.
 
-It keeps what the API server would (UIDs, versions, merge patches, preconditions, graceful deletion), decides nothing:
-plans come from the real planner, manifests from the real builders, observations from the real stores.
+It implements the API server's part (UIDs, versions, merge patches, preconditions, graceful deletion). Plans come from
+the real planner, manifests from the real builders, observations from the real stores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
-#: What has an edit of a template replace all pods of a job at once.
+#: Makes an edit of a template replace all pods of a job immediately.
 RECREATE = {"updateStrategy": {"type": "Recreate"}}
 TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
@@ -50,12 +50,12 @@ def _is_kept(pod: Object) -> bool:
 
 
 def timestamp(seconds: float) -> str:
-    """Spell a time as Kubernetes does."""
+    """Format a time as Kubernetes does."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def make_body(jobs: Mapping[str, Any] | None = None, *, generation: int = 1, status: Any = None, **spec: Any) -> Object:
-    """Make a TFCluster as the API server gives it; a job given as a number is that many replicas."""
+    """Build a TFCluster as the API server returns it; a number as a job is its replicas."""
     wanted = {"chief": 1, "worker": 2} if jobs is None else jobs
     declared = {
         name: {"template": TEMPLATE, **({"replicas": job} if isinstance(job, int) else job)}
@@ -67,12 +67,11 @@ def make_body(jobs: Mapping[str, Any] | None = None, *, generation: int = 1, sta
 
 
 def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluster:
-    """Make a TFCluster as values; see make_body."""
+    """Parse a TFCluster; see make_body."""
     return parse(make_body(jobs, **spec))
 
 
 def creates(action: Action, *kinds: str) -> bool:
-    """Return whether an action creates an object of one of these kinds."""
     return isinstance(action, Create) and action.kind in kinds
 
 
@@ -80,7 +79,7 @@ class InMemoryWorld:
     """The namespace "default".
 
     Args:
-        scheduler: whose PodGroups there are.
+        scheduler: the scheduler whose PodGroups exist.
     """
 
     def __init__(self, scheduler: GangScheduler = KUBERNETES) -> None:
@@ -88,13 +87,13 @@ class InMemoryWorld:
         self.objects: dict[tuple[str, str], Object] = {}
         self.version = 0
         self.now = NOW
-        #: What the operator has written down of the cluster's life.
+        #: The operator's record of the cluster's life.
         self.ledger = Ledger()
-        #: What was rejected a moment ago.
+        #: Recent rejections.
         self.holds = Holds()
         self.restart_operator()
 
-    # --- what the API server does
+    # --- the API server
 
     def create(self, kind: str, body: Object) -> Object:
         """Create an object; a name that exists is rejected."""
@@ -111,12 +110,12 @@ class InMemoryWorld:
         return made
 
     def edit(self, kind: str, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
-        """Merge a change into an object by RFC 7386; with ``uid`` only into that incarnation."""
+        """Merge a change into an object as in RFC 7386; with ``uid`` only if it has that UID."""
         known = self._get(kind, name, uid)
         self._store(kind, merge_patch(known, change))
 
     def delete(self, kind: str, name: str, *, uid: str | None = None, force: bool = False) -> None:
-        """Delete an object; a pod that a node runs terminates first."""
+        """Delete an object; a pod on a node terminates first."""
         known = self._get(kind, name, uid)
         phase = known.get("status", {}).get("phase", "Pending")
         if not force and kind == "Pod" and known["spec"].get("nodeName") and phase in {"Pending", "Running"}:
@@ -127,7 +126,6 @@ class InMemoryWorld:
             del self.objects[kind, name]
 
     def end_graceful_deletions(self) -> None:
-        """Let what terminates vanish."""
         for key in [k for k, found in self.objects.items() if "deletionTimestamp" in found["metadata"]]:
             del self.objects[key]
 
@@ -142,10 +140,10 @@ class InMemoryWorld:
         body["metadata"]["resourceVersion"] = str(self.version)
         self.objects[kind, body["metadata"]["name"]] = body
 
-    # --- what the kubelet does
+    # --- the kubelet
 
     def by_task(self) -> dict[str, str]:
-        """Name the pod of each task, by the task's hostname; failed pods that are kept are nobody's."""
+        """Return the pod of each task, by the task's hostname, without failed pods that are kept."""
         return {
             found["spec"].get("hostname", name): name
             for (kind, name), found in self.objects.items()
@@ -153,17 +151,16 @@ class InMemoryWorld:
         }
 
     def kept(self) -> set[str]:
-        """Name the failed pods that are kept."""
         return {name for (kind, name), found in self.objects.items() if kind == "Pod" and _is_kept(found)}
 
     def pod_runs(self, name: str, **status: Any) -> None:
-        """Let a pod run and be ready; ``status`` is merged into its status."""
+        """Set a pod running and ready; merge ``status`` into its status."""
         ready = [{"type": "Ready", "status": "True"}]
         running = {"phase": "Running", "startTime": timestamp(self.now), "conditions": ready}
         self._tell(name, {**running, **status})
 
     def pod_ends(self, name: str, phase: str, **status: Any) -> None:
-        """Let a pod end now."""
+        """End a pod."""
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "finishedAt": timestamp(self.now)}
         statuses = [{"name": "task", "state": {"terminated": ended}}]
         unready = [{"type": "Ready", "status": "False"}]
@@ -175,25 +172,25 @@ class InMemoryWorld:
         self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": told})
 
     def pod_holds(self, name: str, resource: str, *healths: str) -> None:
-        """Let the device plugin tell of the health of each device that a running pod holds."""
+        """Report the health of each device of a running pod."""
         devices = [{"resourceID": f"device-{i}", "health": health} for i, health in enumerate(healths)]
         held = [{"name": resource, "resources": devices}]
         self.pod_runs(name, containerStatuses=[{"name": "task", "allocatedResourcesStatus": held}])
 
     def all_pods_run(self) -> None:
-        """Let every pod that is on its way run and be ready."""
+        """Set every pod that does not terminate running and ready."""
         for (kind, name), found in list(self.objects.items()):
             if kind == "Pod" and found.get("status", {}).get("phase", "Pending") == "Pending":
                 self.pod_runs(name)
 
-    # --- what the scheduler does
+    # --- the scheduler
 
     def gang_waits(self, name: str, message: str) -> None:
-        """Let the scheduler say that there is no room for a gang."""
+        """Report that a gang does not fit on the nodes."""
         self._judge_gang(name, "False", "Unschedulable", message)
 
     def gang_is_placed(self, name: str) -> None:
-        """Let the scheduler find places for all pods of a gang, which run and are ready."""
+        """Schedule all pods of a gang, and set them running and ready."""
         self._judge_gang(name, "True", "Scheduled", "")
         for (kind, pod), found in list(self.objects.items()):
             if kind == "Pod" and found["spec"].get("schedulingGroup") == {"podGroupName": name}:
@@ -203,10 +200,10 @@ class InMemoryWorld:
         told = {"type": "PodGroupInitiallyScheduled", "status": status, "reason": reason, "message": message}
         self.edit("PodGroup", name, {"status": {"conditions": [told]}})
 
-    # --- what Kueue does
+    # --- Kueue
 
     def quota_is_granted(self, name: str, flavor: str = "", **counts: int) -> None:
-        """Let a Workload have its quota, of one flavor; ``counts`` grant fewer pods of a podSet than it asks for."""
+        """Grant a Workload its quota, of one flavor; ``counts`` grant fewer pods of a podSet than requested."""
         given: Object = {"flavors": {"cpu": flavor}} if flavor else {}
         assigned = [
             {"name": one["name"], "count": counts.get(one["name"], one["count"]), **given}
@@ -215,11 +212,11 @@ class InMemoryWorld:
         self._judge_workload(name, {"admission": {"podSetAssignments": assigned}}, QuotaReserved=True, Admitted=True)
 
     def quota_is_short(self, name: str, message: str) -> None:
-        """Let Kueue say why a Workload has no quota."""
+        """Report why a Workload does not have quota."""
         self._judge_workload(name, {}, message=message, QuotaReserved=False)
 
     def quota_is_taken_back(self, name: str, reason: str = "Preempted") -> None:
-        """Let Kueue evict a Workload."""
+        """Evict a Workload as Kueue does."""
         self._judge_workload(name, {}, reason=reason, message="for another", Evicted=True)
 
     def _judge_workload(
@@ -234,23 +231,21 @@ class InMemoryWorld:
         self.edit("Workload", name, {"status": {**status, "conditions": [*kept, *told.values()]}})
 
     def says_of(self, name: str) -> dict[str, str]:
-        """Return the status of each condition of a Workload."""
         conditions = self.objects["Workload", name].get("status", {}).get("conditions", ())
         return {one["type"]: one["status"] for one in conditions}
 
-    # --- what the operator does
+    # --- the operator
 
     def read(self, kind: str, name: str) -> Child:
-        """Read one object as the operator does."""
         return self._kinds[kind].read(msgspec.json.encode(self.objects[kind, name]))
 
     def restart_operator(self) -> None:
-        """Lose what the operator saw; what it has written down stays."""
+        """Drop the operator's observations; its record stays."""
         self.stores = Stores(lambda *_: None, lambda: self.now)
         self.holds = Holds()
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
-        """Observe through the operator's own readers and stores, as after a list; see Stores.observe."""
+        """Observe with the operator's own readers and stores, as after a list; see Stores.observe."""
         self.stores.blocking.clear()
         unlabelled: list[tuple[str, Child]] = []
         labelled: dict[str, list[Child]] = {kind: [] for kind in self.stores.of}
@@ -270,22 +265,22 @@ class InMemoryWorld:
         return self.stores.observe(cluster, resolver=resolver)
 
     def roster(self, cluster: TFCluster) -> Roster:
-        """Classify what exists, with the tasks that are known to be complete."""
+        """Classify the existing objects, with the recorded complete tasks."""
         return call_roll(cluster, self.observe(cluster)).completed_by(self.ledger)
 
     def stock(self, cluster: TFCluster, known: Ledger | None = None) -> Ledger:
-        """Take stock of what exists, by default from what is written down."""
+        """Evaluate the existing objects, by default with the record."""
         return take_stock(call_roll(cluster, self.observe(cluster)), known or self.ledger, self.now)
 
     def plan(self, cluster: TFCluster) -> Plan:
-        """Take stock and plan for what exists now, as a pass does before it acts."""
+        """Evaluate and plan for the current objects, as a reconcile does before it acts."""
         called = call_roll(cluster, self.observe(cluster))
         self.ledger = take_stock(called, self.ledger, self.now)
         roster = called.completed_by(self.ledger)
         return plan(roster, self.ledger, views_of(roster).of_jobs, self.now, holds=self.holds)
 
     def apply(self, action: Action, cluster: TFCluster) -> None:
-        """Carry out one action as the executor does, request by request."""
+        """Execute one action as the executor does, request by request."""
         done = [action]
         if isinstance(action, Delete) and action.kind == "Pod":
             done = [replace(action, name=task) for task, name in self.by_task().items() if name == action.name]
@@ -298,16 +293,16 @@ class InMemoryWorld:
                 self.edit(kind, name, change, uid=uid)
             case Delete(kind=kind, name=name, uid=uid, force=force) if kind in self._kinds:
                 self.delete(kind, name, uid=uid, force=force)
-        # Of a roster only the declared names are read here, and those need no world: they are the first pods'.
+        # Only the declared names of the roster are read here, and those do not depend on the world: they are the first
+        # pods'.
         self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, done)
 
     def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
-        """Carry out actions in their order."""
         for action in actions:
             self.apply(action, cluster)
 
     def settle(self, cluster: TFCluster, *, rounds: int = 8) -> int:
-        """Plan and carry out until nothing is left to do; return the number of plans that had actions."""
+        """Plan and execute until no actions are left; return the number of plans that had actions."""
         for done in range(rounds):
             self.end_graceful_deletions()
             planned = self.plan(cluster)
@@ -318,19 +313,17 @@ class InMemoryWorld:
         left = self.plan(cluster)
         raise AssertionError(f"after {rounds} plans there is still something to do: {left.actions} {left.findings}")
 
-    # --- what a test asks
+    # --- queries
 
     def names(self, kind: str) -> set[str]:
-        """Return the names of all objects of a kind."""
         return {name for of, name in self.objects if of == kind}
 
     def annotation(self, kind: str, name: str, key: str) -> str:
-        """Return an annotation of an object."""
         return self.objects[kind, name]["metadata"]["annotations"][key]
 
 
 def settled(cluster: TFCluster) -> InMemoryWorld:
-    """Make a world in which a cluster is as declared and every pod runs."""
+    """Build a world with a complete cluster whose pods all run."""
     world = InMemoryWorld()
     world.settle(cluster)
     world.all_pods_run()
@@ -338,17 +331,17 @@ def settled(cluster: TFCluster) -> InMemoryWorld:
 
 
 def running(jobs: Mapping[str, Any] | None = None, **spec: Any) -> tuple[TFCluster, InMemoryWorld]:
-    """Make a cluster, and a world in which it is as declared and every pod runs."""
+    """Build a cluster, and a complete world of it with running pods."""
     cluster = make_cluster(jobs, **spec)
     return cluster, settled(cluster)
 
 
 def owned_by(uid: str, name: str, kind: str = naming.KIND) -> Object:
-    """Make the change that hands an object to another controller."""
+    """Build the change that gives an object another controller."""
     return {"metadata": {"ownerReferences": [{"uid": uid, "name": name, "kind": kind, "controller": True}]}}
 
 
-#: Changes that take an object of ours away from the TFCluster, by whose it is then.
+#: Changes that take an object from the TFCluster, by its new owner.
 OTHERS = {
     "nobody's": {"metadata": {"ownerReferences": None}},
     "another controller's": owned_by("uid-rs", "demo", "ReplicaSet"),
@@ -359,7 +352,7 @@ LEAVING = {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}
 
 
 def merge_patch(known: Any, change: Any) -> Any:
-    """Merge by RFC 7386, without touching what is given."""
+    """Merge as in RFC 7386, without changing the arguments."""
     if not isinstance(change, Mapping):
         return copy.deepcopy(change)
     merged = dict(known) if isinstance(known, Mapping) else {}
@@ -372,10 +365,9 @@ def merge_patch(known: Any, change: Any) -> Any:
 
 
 def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[JobViews, ...]:
-    """Work out the wanted views of a cluster, by default of one of which nothing exists yet."""
+    """Compute the wanted views of a cluster, by default of one without objects."""
     return views_of(call_roll(cluster, observed or Observed())).of_jobs
 
 
 def groups_of(planned: Plan) -> list[tuple[Action, ...]]:
-    """Return the actions of each group of a plan."""
     return [tuple(step.action for step in group.steps) for group in planned.groups]

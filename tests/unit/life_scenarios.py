@@ -1,8 +1,7 @@
-"""Every state of a task brought about, and every event let happen to it, in the world of in_memory.
+"""Every state of a task, and every event in it, in the world of in_memory.
 
-It decides what the words of the table in test_life_table.py mean.  The subject is one
-task; the cluster around it is small.  What happens to the subject is read from the world and the ledger afterwards, by
-one rule for all cells, and never from the code that planned it.
+It implements the words of the table in test_life_table.py. The subject is one task in a small cluster. Its result is
+read from the world and the ledger afterwards, by one rule for all cells, and never from the code that planned it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _ROUNDS: Final = 12
 
 @dataclass
 class Scenario:
-    """One cluster under way: its declaration, the world, and what was told of it.
+    """One cluster: its declaration, the world, and the operator's reports.
 
-    ``told`` holds each condition as (type, status, reason), ``posted`` the reasons of what was done; ``deleted`` the
-    UIDs of what the operator deleted; ``stuck`` and ``removed`` whether a pod was called stuck, the TFCluster deleted.
-    ``lost`` are pods whose node is dead, so that nobody confirms their end.
+    ``told`` holds each condition as (type, status, reason), ``posted`` the reasons of the events; ``deleted`` the UIDs
+    of the objects that the operator deleted; ``stuck`` whether a pod was reported as stuck, ``removed`` whether the
+    TFCluster was deleted. ``lost`` are pods whose node is dead, so that their end is never confirmed.
     """
 
     jobs: dict[str, Any]
@@ -50,13 +49,13 @@ class Scenario:
         return make_cluster(self.jobs, generation=self.generation, **{**RECREATE, **self.spec})
 
     def edit(self, *, jobs: Mapping[str, Any] | None = None, **spec: Any) -> None:
-        """Change the declaration as a merge patch does."""
+        """Merge a change into the declaration."""
         self.jobs = merge_patch(self.jobs, jobs or {})
         self.spec = merge_patch(self.spec, spec)
         self.generation += 1
 
     def settle(self, *, let_run: bool = True) -> None:
-        """Let the operator work until nothing is left to do and nothing is waited for."""
+        """Run the operator until it has neither actions nor waits."""
         for _ in range(_ROUNDS):
             cluster = self.cluster
             planned = self.world.plan(cluster)
@@ -87,7 +86,7 @@ class Scenario:
     def _let_time_pass(self, wake_after: float | None) -> None:
         self.world.now += wake_after or 0.0
         if self.stuck or wake_after is None:
-            self.lost.clear()  # the Node object is deleted at last, and its pods with it
+            self.lost.clear()  # the Node object is finally deleted, with its pods
         kept = {key: found for key, found in self.world.objects.items() if key[1] in self.lost}
         self.world.end_graceful_deletions()
         self.world.objects.update(kept)
@@ -95,7 +94,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Moment:
-    """What can be seen of a scenario at one time; the UIDs are those of the tasks' pods, by hostname."""
+    """The observable state of a scenario at one time; the UIDs are those of the tasks' pods, by hostname."""
 
     uids: Mapping[str, str]
     ledger: Ledger
@@ -144,7 +143,7 @@ def _how_replaced(scenario: Scenario, before: Moment, after: Moment) -> str:
 
 
 def _running(*, subject: str = SUBJECT, spec: Mapping[str, Any] | None = None, **job: Any) -> Scenario:
-    """Let a chief and two workers run; what is said of the job is said of the workers."""
+    """Run a chief and two workers; the job's properties are those of the workers."""
     worker = {"replicas": 2, "maxReplicas": 3, "template": _TEMPLATE, **job}
     chief = {"replicas": 1, "maxReplicas": 3, "template": _TEMPLATE}
     scenario = Scenario({"chief": chief, "worker": worker}, dict(spec or {}), subject=subject)
@@ -175,7 +174,7 @@ def _pending() -> Scenario:
     )
     scenario.settle(let_run=False)
     for name in scenario.world.names("Pod"):
-        scenario.world.edit("Pod", name, {"spec": {"nodeName": "node"}})  # it pulls the image there, say
+        scenario.world.edit("Pod", name, {"spec": {"nodeName": "node"}})  # it pulls the image there, for example
     return scenario
 
 
@@ -208,7 +207,7 @@ def _suspended() -> Scenario:
 
 
 def _finished(phase: str) -> Scenario:
-    """End a cluster whose pods stay: all that can happen to the subject may still happen."""
+    """End a cluster and keep its pods: all events of the subject are still possible."""
     scenario = _running(spec={"cleanPodPolicy": "None", "backoffLimit": 0})
     scenario.world.pod_ends("demo-chief-0", phase)
     scenario.settle()
@@ -282,7 +281,7 @@ def _pass_the_deadline(scenario: Scenario) -> None:
 
 
 def _fail_at_the_limit(scenario: Scenario) -> None:
-    """Fail by a signal, which every policy but Never would restart, after as many restarts as are allowed."""
+    """Fail with a signal, which every policy except Never restarts, after the maximal number of restarts."""
     scenario.edit(backoffLimit=0)
     _exit(scenario, 137)
 
@@ -313,7 +312,7 @@ EVENTS: Final[Mapping[str, Callable[[Scenario], None]]] = {
 _NO_POD: Final = ("exit 0", "exit 1", "exit 137", "OOM", "evicted", "deleted", "node lost", "at limit")
 _ENDED: Final = ("exit 0", "exit 1", "exit 137", "OOM", "evicted", "at limit")
 
-#: What cannot happen: a task without a pod cannot lose it, a program that does not run cannot end.
+#: Impossible events: a task without a pod cannot lose it, a stopped program cannot end.
 IMPOSSIBLE: Final = {
     *(("waits", event) for event in _NO_POD),
     *(("suspended", event) for event in _NO_POD),
@@ -324,7 +323,7 @@ IMPOSSIBLE: Final = {
 
 
 def happens(state: str, event: str, fails: Mapping[str, str]) -> tuple[str, Scenario]:
-    """Let one event happen in one state.
+    """Run one event in one state.
 
     Args:
         state: a row of the table.
@@ -332,8 +331,8 @@ def happens(state: str, event: str, fails: Mapping[str, str]) -> tuple[str, Scen
         fails: the table's word for each reason of a failed cluster.
 
     Returns:
-        In the table's words what became of the subject, and the scenario.  What would have happened without the event
-        is ".": a pod that leaves is replaced, one that pauses is started again.
+        The result for the subject in the table's words, and the scenario. The result without the event is ".": a
+        leaving pod is replaced, a task in back-off is started again.
     """
     course, before, _ = _let(state, None, fails)
     found, _, scenario = _let(state, event, fails)
@@ -356,7 +355,6 @@ def _let(state: str, event: str | None, fails: Mapping[str, str]) -> tuple[str, 
 
 
 def possible() -> Iterator[tuple[str, str]]:
-    """Give every state and event that can meet."""
     for state in STATES:
         for event in EVENTS:
             if (state, event) not in IMPOSSIBLE:

@@ -1,4 +1,4 @@
-"""What the tests of `tfcluster local` share: manifests of small Python programs, and runs as processes of their own."""
+"""Helpers for the tests of `tfcluster local`: manifests of small Python programs, and runs as separate processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def cluster(name: str = "small", *, jobs: Mapping[str, Object], **spec: Any) -> 
 
 
 class Run:
-    """A `tfcluster local run` of its own process.
+    """A `tfcluster local run` in its own process.
 
     Args:
-        folder: where its manifest, its output and its state are.
-        objects: what the manifest holds, or the path of one.
+        folder: for its manifest, its output and its state.
+        objects: the content of the manifest, or its path.
         options: more words of the command line.
-        env: more of its environment.
+        env: more environment variables.
         piped: leave its standard output to the test.
     """
 
@@ -65,7 +65,6 @@ class Run:
 
     @property
     def out(self) -> str:
-        """The logs of the tasks."""
         return self._out.read_text(encoding="utf-8")
 
     @property
@@ -73,15 +72,12 @@ class Run:
         return self._err.read_text(encoding="utf-8")
 
     def await_line(self, words: str) -> str:
-        """Wait for a line of a log with some words, and give it."""
-
         def found() -> str:
             return next((line for line in self.out.splitlines() if words in line), "")
 
         return eventually(found, what=f"a task says {words!r}; so far: {self.err}{self.out}")
 
     def end(self) -> int:
-        """Wait for the end, and give the exit code."""
         return self.process.wait(GUARD)
 
     def signal(self, number: int) -> None:
@@ -90,7 +86,6 @@ class Run:
     def tfcluster(
         self, *words: str, state: Mapping[str, str] | None = None, within: float = GUARD
     ) -> subprocess.CompletedProcess[str]:
-        """Run another command on it."""
         return subprocess.run(
             [sys.executable, "-m", "tfcluster", *words],
             capture_output=True,
@@ -102,7 +97,7 @@ class Run:
 
 
 def processes_with(*markers: str) -> Iterator[int]:
-    """Give the processes of this machine that have these texts in their environment or command line."""
+    """Return the processes of this machine that have these texts in their environment or command line."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
@@ -115,7 +110,6 @@ def processes_with(*markers: str) -> Iterator[int]:
 
 
 def answer(url: str, **request: Any) -> Any:
-    """Ask an API server."""
     with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
         return json.load(told)
 

@@ -1,4 +1,4 @@
-"""What the tests of the API server in memory share: a server whose clock is the loop's, and small manifests."""
+"""Helpers for the tests of the API server in memory: a server with the loop's clock, and small manifests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def make_kube(**arguments: Any) -> MemoryKubernetes:
-    """Make a server; inside a loop its clock follows the loop's."""
+    """Create a server; inside a loop it uses the loop's clock."""
 
     def wall() -> float:
         try:
@@ -33,7 +33,6 @@ def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -
 
 
 def named(name: str, **fields: Any) -> Object:
-    """Make a manifest with nothing but a name."""
     return {"metadata": {"name": name, **fields}}
 
 
@@ -51,7 +50,7 @@ def refusal_of(call: Any, *arguments: Any, **named_arguments: Any) -> Refusal:
 
 
 async def ask(session: MemorySession, method: str, path: str, body: Any = None, **arguments: Any) -> tuple[int, Any]:
-    """Make a request; gives the status and the answer, parsed where it is JSON."""
+    """Send a request; return the status and the response, parsed if it is JSON."""
     data = None if body is None else json.dumps(body).encode()
     async with session.request(method, SERVER + path, data=data, **arguments) as response:
         text = await response.read()
@@ -59,7 +58,7 @@ async def ask(session: MemorySession, method: str, path: str, body: Any = None, 
 
 
 class Watcher:
-    """Follows a path and keeps what it hears: the time, type and name of each event, and how the watch ended."""
+    """Watches a path and records the time, type and name of each event, and the end of the watch."""
 
     def __init__(self, session: MemorySession, path: str = PODS, *, timeout: Any = None, **params: Any) -> None:
         self.session = session

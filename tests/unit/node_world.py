@@ -1,4 +1,4 @@
-"""A node of `tfcluster local` against a bare API server, for its tests."""
+"""A node of `tfcluster local` with only an API server."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SLEEP = "import time; time.sleep(600)"
 
 
 class NodeWorld:
-    """An API server, a node, and what pods print.
+    """An API server, a node, and the output of pods.
 
     Args:
-        folder: where the node keeps its files; its folder src stands for /opt/examples of every image.
+        folder: for the node's files; its folder src replaces /opt/examples of every image.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class NodeWorld:
         self.lines.setdefault(pod, []).append(line.decode())
 
     def pod(self, name: str = "p", program: str = "", *, main: Object | None = None, **spec: Any) -> None:
-        """Create a pod whose container runs a Python program and has these other fields."""
+        """Create a pod whose container runs a Python program, with these other fields."""
         spec = {"restartPolicy": "Never", "containers": [container(program, **(main or {}))], **spec}
         self.kube.create("pods", NAMESPACE, {"metadata": {"name": name}, "spec": spec})
 
@@ -82,12 +82,11 @@ class NodeWorld:
             assert time.monotonic() < began + GUARD, (self.kube.list("pods"), self.lines, self.notices)
             self._changed.clear()
             waiting = asyncio.create_task(self._changed.wait())
-            # Lines of logs and files change nothing in the API server.
+            # Logs and files change without an event of the API server.
             await asyncio.wait([waiting], timeout=0.02)
             waiting.cancel()
 
     async def ended(self, name: str = "p") -> Object:
-        """Wait for the end of a pod, and give that of its only container."""
         await self.until(lambda: self.phase(name) in ("Succeeded", "Failed"))
         return self.status(name)["containerStatuses"][0]["state"]["terminated"]
 
@@ -101,7 +100,7 @@ def container(program: str = "", name: str = "main", **fields: Any) -> Object:
 
 
 def on_a_node() -> Callable[..., Any]:
-    """Let a test be a coroutine that gets a world, which ends with the test."""
+    """Turn a coroutine with a world into a test; the world ends with it."""
 
     def wrap(story: Callable[..., Any]) -> Callable[..., None]:
         def test(tmp_path: Path, **fixtures: Any) -> None:

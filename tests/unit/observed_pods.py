@@ -1,4 +1,4 @@
-"""Pods as the operator observes them, made by hand."""
+"""Pods as the operator observes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfcluster_operator.objects.pod import Exit, Noted, Pod
 
 
 def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=None, leaving=0.0, grace=30.0, **fields):
-    """Make a pod that runs and is ready; ``leaving`` is when we first saw that its deletion was asked for."""
+    """Build a running and ready pod; ``leaving`` is when its deletion was first observed."""
     meta = Meta(name, "default", uid, 1, owner, "demo", {}, annotations or {}, terminating=leaving > 0)
     meta = replace(meta, grace=grace if leaving else 0.0, asked_to_go_at=leaving)
     noted = Noted(since=NOW - 10, leaving_since=leaving)
@@ -24,11 +24,9 @@ def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=Non
 
 
 def ended(code=1, *, reason="Error", message="", **fields):
-    """Make a pod whose program has ended."""
     end = {"exit": Exit(code, reason, message), "ready": False}
     return pod(**{**end, "phase": "Succeeded" if code == 0 else "Failed", "at_rest": True, **fields})
 
 
 def roster(cluster, *pods, known=None):
-    """Call the roll of a cluster that has these pods."""
     return call_roll(cluster, Observed(pods={one.meta.name: one for one in pods})).completed_by(known or Ledger())

@@ -1,4 +1,4 @@
-"""A TFCluster `mnist` and its pods as the API server has them, and the picture that `tfcluster status` makes."""
+"""A TFCluster `mnist` and its pods on the API server, and the output of `tfcluster status`."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ VIEWS = views()
 
 
 def picture(*pods, worker=None, files=(VIEWS,), now=NOW, **body):
-    """Return the picture of a cluster whose job worker has as many tasks as there are pods, or these fields."""
+    """Return the output for a cluster whose job worker has one task per pod, or these fields."""
     jobs = {"worker": {"replicas": len(pods)} if worker is None else worker}
     return picture_of(cluster(jobs, **body), pods, files, now=now)

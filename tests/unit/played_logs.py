@@ -1,4 +1,4 @@
-"""The logs of pods as kubelets serve them: with times, from a time on, followed to the end, and broken off."""
+"""The logs of pods as kubelets serve them: with timestamps, from a time on, followed to the end, and interrupted."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from support.memory_kubernetes import MemoryKubernetes, Refusal
 
 
 class StreamBrokenError(Exception):
-    """The stream was cut; the client sees an incomplete answer."""
+    """The stream was interrupted; the client sees an incomplete response."""
 
 
 class PlayedLogs:
-    """What containers have written, by the pod's UID; all of it is used on the API server's loop.
+    """The output of containers, by the pod's UID; used only on the API server's loop.
 
     Args:
         kube: the API server, for the pods' states.
 
     Attributes:
-        requests: the queries of all requests for logs, with the pod's name.
-        refuse: what every request for a log is rejected with.
+        requests: the queries of all log requests, with the pod's name.
+        refuse: the rejection of every log request.
     """
 
     def __init__(self, kube: MemoryKubernetes) -> None:
@@ -36,23 +36,22 @@ class PlayedLogs:
         self.open = 0
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
-        """Let a pod's container write lines; without a newline at its end a line continues with the next."""
+        """Write lines as a pod's container; without a newline at its end, a line continues with the next write."""
         uid = self._uid(pod)
         for line in lines:
             self._lines[uid].append((at or datetime.now(UTC), line if line.endswith("\n") else f"{line}\n"))
         self.wake()
 
     def rotate(self, pod: str) -> None:
-        """Let the kubelet rotate a log: what was written is not served any more."""
+        """Rotate a log as the kubelet does: earlier output is no longer served."""
         self._lines[self._uid(pod)].clear()
 
     def cut(self) -> None:
-        """Break all streams that are open."""
         self._break += 1
         self.wake()
 
     def wake(self) -> None:
-        """Look at the pods' states again."""
+        """Check the pods' states again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -62,7 +61,7 @@ class PlayedLogs:
         return found["metadata"]["uid"]
 
     async def serve(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Answer one request; what it gives comes in pieces that do not end with lines."""
+        """Serve one request in chunks that do not end with lines."""
         self.requests.append({"pod": pod, **query})
         if self.refuse is not None:
             raise self.refuse
@@ -96,7 +95,7 @@ class PlayedLogs:
                 return
             await changed.wait()
             if self._break != began:
-                # Half of the next line is out when the stream breaks.
+                # Half of the next line was sent when the stream breaks.
                 yield b"2026-01-01T00:00:00.0000"
                 raise StreamBrokenError
 

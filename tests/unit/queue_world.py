@@ -1,4 +1,4 @@
-"""A world with one cluster that waits in a queue, for the tests of queues."""
+"""A world with one cluster that waits in a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ FIRST, SECOND = "tfcluster-demo.0", "tfcluster-demo.1"
 
 
 def queued(jobs: Mapping[str, Any] | None = None, *, queue: str = "team", priority: str = "", **spec: Any) -> TFCluster:
-    """Make a cluster that waits in a queue."""
     body = make_body(jobs, **spec)
     labels = {naming.LABEL_QUEUE: queue, naming.LABEL_PRIORITY: priority}
     body["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
@@ -27,7 +26,7 @@ def queued(jobs: Mapping[str, Any] | None = None, *, queue: str = "team", priori
 
 
 class Queue(InMemoryWorld):
-    """A world with one cluster that waits in a queue, and Kueue; each verb lets the operator do what there is to do."""
+    """A world with one cluster that waits in a queue, and Kueue; after each method the operator runs."""
 
     def __init__(self, jobs: Mapping[str, Any] | None = None, **spec: Any) -> None:
         super().__init__()
@@ -77,11 +76,10 @@ class Queue(InMemoryWorld):
         self.all_run()
 
     def step(self) -> None:
-        """Carry out one plan."""
         self.apply_all(self.plan(self.cluster).actions, self.cluster)
 
     def play(self, *steps: str | Mapping[str, Any]) -> Queue:
-        """Declare jobs (a mapping), or do a verb of this class to a claim by its number, or to a pod."""
+        """Declare jobs (a mapping), or call a method of this class for a claim (by its number) or a pod."""
         for step in steps:
             if isinstance(step, Mapping):
                 self.declare(step)
@@ -97,12 +95,10 @@ class Queue(InMemoryWorld):
         self.edit(KIND, FIRST, change)
 
     def asked(self) -> dict[int, dict[str, int]]:
-        """Return how many pods of each podSet each Workload asks for."""
         found = {name: body["spec"]["podSets"] for (kind, name), body in self.objects.items() if kind == KIND}
         return {int(name[-1]): {one["name"]: one["count"] for one in sets} for name, sets in found.items()}
 
     def tasks(self) -> str:
-        """Name the tasks that have pods."""
         return " ".join(sorted(name.removeprefix("demo-") for name in self.names("Pod")))
 
     def condition(self, kind: str, *more: Finding) -> tuple[str, str, str]:
@@ -112,6 +108,5 @@ class Queue(InMemoryWorld):
         return next((c["status"], c["reason"], c["message"]) for c in status["conditions"] if c["type"] == kind)
 
     def epoch(self) -> int:
-        """Return the newest epoch of the views."""
         views = views_of(self.roster(self.cluster)).of_jobs
         return max(file.says.epoch for job in views for file in job.files.values())

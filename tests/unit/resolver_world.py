@@ -1,4 +1,4 @@
-"""What the resolver's tests share: its view, the pod that it runs in, ports, and other Pythons."""
+"""Helpers for the resolver's tests: a view, its pod, ports, and other Pythons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfcluster_resolver import contract
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = Path(tfcluster_resolver.__file__).parent
 GPU = "nvidia.com/gpu"
-#: A gRPC server's first frame in HTTP/2: settings, none of them.
+#: The first frame of a gRPC server in HTTP/2: empty settings.
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 #: The variables that name the task of a pod.
 IDENTITY = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
@@ -38,13 +38,13 @@ DUPLICATES = pytest.mark.parametrize(
 
 
 def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.View:
-    """Make a view of the cluster n/c, at epoch 1 unless another is given."""
+    """Build a view of the cluster n/c, by default at epoch 1."""
     named = {"name": "c", "namespace": "n", "uid": "u", "epoch": 1, "rpc_layer": "grpc"}
     return contract.View(**{**named, "jobs": jobs or {}, **parts})
 
 
 def publish(folder: Path, view: contract.View | str) -> None:
-    """Put a view, or any text, in place at once, so that no reader sees half of it."""
+    """Replace a view, or any text, atomically."""
     (folder / "new").write_text(view if isinstance(view, str) else contract.dump(view))
     (folder / "new").replace(folder / contract.VIEW_FILE)
 
@@ -61,7 +61,7 @@ class Kubelet:
         self.swap({contract.VIEW_FILE: contract.dump(view)})
 
     def swap(self, files: Mapping[str, str]) -> None:
-        """Put files in place: a timestamped folder, the rename of ``..data``, the user's link, the old folder's end."""
+        """Replace the files: a timestamped folder, the rename of ``..data``, the user's link; remove the old folder."""
         self.folder.mkdir(exist_ok=True)
         data = self.folder / "..data"
         before = data.readlink() if data.is_symlink() else None
@@ -79,7 +79,7 @@ class Kubelet:
 
 
 def be_task(monkeypatch: pytest.MonkeyPatch, job: str, index: int, address: str, folder: Path | None = None) -> None:
-    """Let this process be the pod of a task, whose view is in a folder."""
+    """Make this process the pod of a task, with its view in a folder."""
     for name, value in zip(IDENTITY, (job, str(index), address), strict=True):
         monkeypatch.setenv(name, value)
     if folder is not None:
@@ -87,7 +87,7 @@ def be_task(monkeypatch: pytest.MonkeyPatch, job: str, index: int, address: str,
 
 
 def be_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process be no pod of a cluster."""
+    """Make this process independent of any cluster."""
     for name in IDENTITY:
         monkeypatch.delenv(name, raising=False)
 
@@ -97,7 +97,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 def refusing_address() -> str:
-    """Give an address that refuses connections: its port is bound, and not listened on, until the process ends."""
+    """Return an address without a listener: its port is bound until the process ends."""
     held = socket.socket()
     held.bind(("127.0.0.1", 0))
     address = address_of(held)
@@ -107,7 +107,7 @@ def refusing_address() -> str:
 
 @contextmanager
 def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
-    """Serve: each client that greets gets some bytes, one by one, and the connection is closed or stays; an address."""
+    """Serve some bytes, one by one, to each client that sends a greeting; return the address."""
     kept: list[socket.socket] = []
 
     def serve() -> None:
@@ -116,7 +116,7 @@ def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
                 one, _ = listener.accept()
             except OSError:
                 return
-            with suppress(OSError):  # the client may have gone
+            with suppress(OSError):  # the client can have closed the connection
                 one.recv(1024)
                 for byte in words:
                     one.send(bytes([byte]))
@@ -133,7 +133,7 @@ def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
 def python(
     *words: str, path: Sequence[Path] = (ROOT / "resolver",), environment: Mapping[str, str] = os.environ, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python of its own, to its end, that finds packages in some folders."""
+    """Run a separate Python that finds packages in some folders."""
     return subprocess.run(
         [sys.executable, *words],
         env={**environment, "PYTHONPATH": os.pathsep.join(map(str, path))},

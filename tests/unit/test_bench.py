@@ -1,4 +1,4 @@
-"""The benchmark's own decisions: what a sample proves, what is kept of figures and words, and what is measured."""
+"""The benchmark's decisions: what a sample proves, which figures are kept, and what is measured."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_fewer_than_six_readings_prove_nothing(count: int) -> None:
         ([0.9, 1, 1, 1, 1, 1], 0.9, True, "met"),
         ([0.8, 1, 1, 1, 1, 1], 0.9, True, "not proven"),
         ([0.8, 0.8, 0.8, 0.8, 0.8, 0.8], 0.9, True, "missed"),
-        # An outlier on each side does not matter where there are enough readings.
+        # With enough readings, an outlier on each side does not matter.
         ([0.1, *[1.0] * 13, 9.9], 1.1, False, "met"),
     ],
 )
@@ -53,7 +53,7 @@ def test_the_verdict_needs_the_whole_interval(readings, limit, at_least, verdict
 
 
 def test_one_run_beyond_a_limit_on_every_run_misses_it() -> None:
-    """What must never happen is judged by the worst run, and by none if there was none."""
+    """A fact that must never happen is judged by the worst run; without runs it holds."""
     assert judge_every([0, 0, 0], 0) == "met"
     assert judge_every([0, 1, 0], 0) == "missed"
     assert judge_every([2, 1], 1, at_least=True) == "met"
@@ -61,7 +61,7 @@ def test_one_run_beyond_a_limit_on_every_run_misses_it() -> None:
 
 
 def test_ratios_are_taken_pair_by_pair() -> None:
-    """The median of the pairs' ratios is judged, which the ratio of medians may hide; a rate is the inverse."""
+    """The median of the pairs' ratios is judged, which the ratio of medians can hide; a rate is the inverse."""
     result = Result("create-1x100", series={"ours_s": [1, 4, 9, 1, 1, 1], "bare_s": [1, 2, 3, 1, 1, 1]})
     assert ratio(1.1).readings(result) == [1, 2, 3, 1, 1, 1]
     assert rate(0.9).readings(result)[:3] == [1, 0.5, pytest.approx(1 / 3)]
@@ -74,7 +74,7 @@ def test_the_page_is_made_of_the_book() -> None:
 
 
 def test_the_bare_client_sends_the_same_bodies() -> None:
-    """Each keeps its size but for its owner, belongs to nobody whom the operator watches, and pods come last."""
+    """Each body keeps its size except for its owner, which the operator does not watch; pods are last."""
     owner = [{"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "c", "uid": "u"}]
     metadata = {"name": "c", "labels": {"tfcluster.dev/cluster": "c"}, "ownerReferences": owner}
     shared = {"metadata": {"name": "resolver", "labels": {"tfcluster.dev/resolver": ""}}}
@@ -92,7 +92,7 @@ def test_the_bare_client_sends_the_same_bodies() -> None:
 
 
 def test_each_pair_has_both_sides_in_either_order() -> None:
-    """Chance decides who begins, so over many pairs both do."""
+    """The order is random, so over many pairs both sides are first."""
     order: list[str] = []
 
     def side(name: str, seconds: float):

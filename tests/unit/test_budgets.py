@@ -1,4 +1,4 @@
-"""The PodDisruptionBudgets of a cluster: what each job's keeps at work, and what becomes of them."""
+"""The PodDisruptionBudgets of a cluster: the number of available tasks per job, and their life."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIND = "PodDisruptionBudget"
 
 
 def guarded(least: int | str = 1, *, replicas: int = 4, **spec: object) -> TFCluster:
-    """Make a cluster of one chief and some workers, of which so many are to stay at work."""
+    """Build a cluster of one chief and some workers with this minimal number of available workers."""
     workers = {"replicas": replicas, "disruptionBudget": {"minAvailable": least}}
     return make_cluster({"chief": 1, "worker": workers}, **spec)
 
@@ -39,7 +39,7 @@ def test_budget_protects_the_pods_of_its_job():
     [(1, 4, 1), (4, 4, 4), (9, 4, 4), ("100%", 4, 4), ("50%", 5, 3), ("1%", 4, 1), ("10%", 30, 3)],
 )
 def test_share_is_rounded_up_and_never_more_than_there_are(least, replicas, number):
-    """Kubernetes rounds minAvailable up, too; more than all tasks would be no other promise than all."""
+    """Kubernetes also rounds minAvailable up; a number above the total would mean the same as all."""
     world = settled(guarded(least, replicas=9))
     world.settle(guarded(least, replicas=replicas))
     assert kept(world) == {"demo-worker": number}
@@ -48,9 +48,9 @@ def test_share_is_rounded_up_and_never_more_than_there_are(least, replicas, numb
 @pytest.mark.parametrize(
     ("ended", "spec", "left"),
     [
-        # Of three workers that stay, two have ended well: the third may not be held back from a drain by them.
+        # Of three workers, two have succeeded: they must not block a drain of the third one.
         (["worker-0", "worker-1"], {}, {"demo-worker": 1}),
-        # What is left to run after the end may be evicted: nothing holds up a drain forever.
+        # Pods that run after the end can be evicted: nothing blocks a drain forever.
         (["chief-0"], {"cleanPodPolicy": "None"}, {}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Churn: labels that go while others vanish, deletions in the middle of a pass, rejections that never end."""
+"""Churn: labels removed during other losses, deletions during a reconcile, permanent rejections."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_i
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 @in_world
 async def test_no_pod_is_created_for_a_cluster_that_goes(world: World, propagation, late, first):
-    """Whatever the operator hears first, also where pods are deleted by force in the same moment."""
+    """For any order of events, also if pods are deleted by force at the same moment."""
     await _ready(world, 3)
     world.faults.see_late("tfclusters", late)
     deleted_at = world.elapsed()
@@ -71,7 +71,7 @@ async def test_no_pod_is_created_for_a_cluster_that_goes(world: World, propagati
     for name in _workers(*range(3)):
         world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
     if first == "pods":
-        await asyncio.sleep(0.002)  # the operator hears of them before the cluster goes
+        await asyncio.sleep(0.002)  # the operator receives these events before the cluster's deletion
         world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
     await world.await_silence(60.0)
     assert (_created_since(world, deleted_at), [one["metadata"]["name"] for one in world.pods()]) == ([], [])
@@ -106,7 +106,7 @@ async def test_cluster_that_is_gone_is_asked_for_once(world: World):
 @pytest.mark.parametrize("after_ms", [0, 2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 20])
 @in_world
 async def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(world: World, after_ms):
-    """Also where the operator was about to put something right when the deletion was asked for."""
+    """Also if the operator was about to correct something when the deletion was requested."""
     await _ready(world, 2)
     change = {"metadata": {"finalizers": ["example.com/keep"]}}
     world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, user="somebody")
@@ -126,13 +126,13 @@ def _declare_another(world: World) -> None:
     world.declare({"jobs": {"worker": job(1)}}, name="another")
 
 
-# Kopf's watch tells of a new one a little later than ours of a lost pod.
+# Kopf's watch reports a new one a little later than ours a lost pod.
 @pytest.mark.parametrize(("act", "at_most"), [(_lose_a_pod, 40), (_declare_another, 70)])
 @in_world
 async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(
     world: World, act, at_most
 ):
-    """A hundred clusters are to say that they are not ready: what is wanted then comes before all of them did."""
+    """A hundred clusters must be reported as not ready: a new pod must not wait for all of these writes."""
     world.nodes.hurried = True
     for number in range(100):
         world.declare({"jobs": {"worker": job(1)}}, name=f"other-{number}")
@@ -142,7 +142,7 @@ async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hund
         told = {"conditions": [{"type": "Ready", "status": "False"}]}
         name = f"other-{number}-worker-0"
         world.kube.patch("pods", NAMESPACE, name, {"status": told}, subresource="status", user="kubelet")
-    await world.await_silence(1.0)  # then they are told of, 32 at once
+    await world.await_silence(1.0)  # then they are reported, with 32 concurrent writes
     act(world)
     await world.await_silence(30.0)
     asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
@@ -158,7 +158,7 @@ async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hund
 
 @in_world
 async def test_cluster_whose_kind_is_not_served_for_a_while_is_not_taken_for_gone(world: World):
-    """The server says 404 of one that is there, too: the pod that was lost in the meantime is replaced afterwards."""
+    """The server returns 404 also for existing ones: a pod that was lost in the meantime is replaced afterwards."""
 
     def not_served(request: Any) -> None:
         if (request.user, request.resource) == (dialect.OPERATOR, "tfclusters"):

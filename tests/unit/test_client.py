@@ -1,4 +1,4 @@
-"""The seam to the API server: what is tried again and for how long, and watches that end."""
+"""The operator's client: which requests are retried and for how long, and watches that end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSED = b'{"kind":"Status","reason":"InternalError","message":"failed calling
 
 
 class Server:
-    """A session that always answers the same, or dies; it notes when it was asked."""
+    """A session that always returns the same response, or fails; it records the times of the requests."""
 
     def __init__(self, status: int = 200, body: bytes = b"{}", *, dies: Exception | None = None) -> None:
         self.status, self.body, self.dies = status, body, dies
@@ -56,7 +56,7 @@ class Server:
 
     @property
     def content(self) -> Server:
-        """What a watch gives: nothing, for a while."""
+        """A watch without events, for a while."""
         return self
 
     async def iter_any(self) -> Any:
@@ -68,7 +68,7 @@ class Server:
 
 
 def make_client(server: Server) -> Client:
-    """Make a client of that server, in the time of the running loop."""
+    """Create a client of that server, with the clock of the running loop."""
     loop = asyncio.get_running_loop()
     clock = Clock(wall=lambda: NOW + loop.time(), elapsed=loop.time)
     session: Any = server
@@ -76,7 +76,7 @@ def make_client(server: Server) -> Client:
 
 
 def ask(server: Server, method: str) -> bytes | errors.KubeError:
-    """Make one request; give the answer, or the error."""
+    """Send one request; return the response, or the error."""
 
     async def scenario() -> bytes | errors.KubeError:
         try:
@@ -90,7 +90,7 @@ def ask(server: Server, method: str) -> bytes | errors.KubeError:
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 @pytest.mark.parametrize("status", [500, 502, 599])
 def test_write_that_the_server_fails_at_is_told_at_once(method, status):
-    """A webhook that is down stays so for longer than a pass should wait."""
+    """An unavailable webhook stays so for longer than a reconcile should wait."""
     server = Server(status, _REFUSED)
     error = ask(server, method)
     assert isinstance(error, errors.ServerError)
@@ -101,10 +101,10 @@ def test_write_that_the_server_fails_at_is_told_at_once(method, status):
     ("method", "statuses", "least", "most"), [("GET", (500, 503), 10.0, 20.0), ("POST", (409, 429, 503, 504), 0.7, 3.0)]
 )
 def test_what_may_pass_in_a_moment_is_tried_for_a_bounded_time(method, statuses, least, most):
-    """What reads has 20 seconds, what writes 3: the pass that waits for it holds up others.
+    """Reads have 20 seconds, writes 3: a reconcile that waits blocks others.
 
-    A create that meets a conflict has lost a race over a quota's count: its answer names no other reason.
-    However the jitter falls, the last try comes after three pauses: of at least 0.1, 0.2 and 0.4 seconds.
+    A create that meets a conflict has lost a race over a quota's count: its response has no other reason. For any
+    jitter, the last attempt follows three back-offs: of at least 0.1, 0.2 and 0.4 seconds.
     """
     for status in statuses:
         server = Server(status, _REFUSED)
@@ -157,18 +157,18 @@ _EMPTY = b'{"metadata":{"resourceVersion":"7"},"items":[]}'
 
 
 def test_server_that_closes_every_watch_at_once_is_not_hammered():
-    """The pauses grow to about three seconds though there is no error: in a minute some watches, not thousands."""
+    """The back-off grows to about three seconds although no error occurs: few watches in a minute, not thousands."""
     server = Server(body=_EMPTY)
     informer = inform(server, 60.0)
     assert informer.synced.is_set()
     assert 6 <= len(server.watches) <= 50
     gaps = [later - former for former, later in zip(server.watches[1:], server.watches[2:], strict=False)]
     assert 4 * gaps[0] < max(gaps) <= 3.0 * 1.5
-    assert len(server.asked) == 1  # what was listed stays good
+    assert len(server.asked) == 1  # the list stays valid
 
 
 def test_watch_that_held_is_opened_again_at_once():
-    """A server ends each watch after some minutes; nothing is missed for long."""
+    """A server ends each watch after some minutes; events are not missed for long."""
     server = Server(body=_EMPTY)
     server.lasts = 270.0
     inform(server, 1000.0)
@@ -177,7 +177,7 @@ def test_watch_that_held_is_opened_again_at_once():
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_list_that_is_refused_is_told_and_tried_again(status):
-    """The words are the server's; when it is allowed, they are gone."""
+    """The message is the server's; it is removed when the list is permitted."""
     server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"pods is forbidden"}')
     informer = inform(server, 30.0)
     assert (informer.refused, informer.synced.is_set()) == ("pods is forbidden", False)
@@ -190,7 +190,7 @@ def test_list_that_is_refused_is_told_and_tried_again(status):
 )
 @virtual
 async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
-    """It is asked for once, and again every 20 s or so while a decision needs it, until it is there."""
+    """It is requested once, and about every 20 s while a decision needs it, until it exists."""
     server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"podgroups is forbidden"}')
     store = ChildStore(lambda *_: None, lambda: 0.0)
     informer = Informer(make_client(server), KINDS["PodGroup"], store, None)
@@ -211,7 +211,7 @@ async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
 
 
 def test_what_a_server_has_no_more_is_forgotten():
-    """The API was switched off: whatever was known of it is not there, and nobody looks for it."""
+    """The API was disabled: its objects are dropped, and it is no longer requested."""
     store = ChildStore(lambda *_: None, lambda: 0.0)
     group = {"metadata": {"name": "c.0", "namespace": "here", "uid": "u", "resourceVersion": "5"}}
     store.put(KINDS["PodGroup"].read(json.dumps(group).encode()))
@@ -223,7 +223,7 @@ def test_what_a_server_has_no_more_is_forgotten():
 
 
 class Idle(Server):
-    """A server whose watches bring one bookmark, after two minutes, and then nothing at all."""
+    """A server whose watches send one bookmark, after two minutes, and then nothing."""
 
     def get(self, *_: object, timeout: aiohttp.ClientTimeout, **__: object) -> Server:
         self.allowed = timeout.sock_read
@@ -237,7 +237,7 @@ class Idle(Server):
 
 
 def test_watch_of_an_idle_server_is_left_alone_for_two_minutes():
-    """Where nothing changes, bookmarks are left out, and the watch lives; a longer silence means that it is dead."""
+    """Without changes, bookmarks are left out, and the watch is alive; a longer silence means that it is dead."""
     server = Idle(body=_EMPTY)
     inform(server, 310.0)
     assert len(server.watches) == 1
@@ -250,7 +250,7 @@ def listed_at(version: int) -> bytes:
 
 
 def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
-    """Let a watch break, and the server be at an earlier version from then on, for so long."""
+    """Break a watch, and set the server back to an earlier version for this duration."""
 
     async def scenario() -> tuple[Informer, asyncio.Task[None]]:
         server = Server(body=listed_at(7))
@@ -270,7 +270,7 @@ def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
 
 
 def test_history_that_is_lost_ends_the_process():
-    """What is known is newer than all that a restored etcd will tell: it would never be put right."""
+    """The operator's data is newer than all events of a restored etcd: it would never be corrected."""
     _, running = lose_history(20.0)
     assert isinstance(running.exception(), errors.HistoryLostError)
 

@@ -1,4 +1,4 @@
-"""The one clock: it continues evenly, whatever is done to the machine's."""
+"""The operator's clock: it advances evenly, independent of changes of the machine's clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcluster_operator.kube import clock
 
 
 class Machine:
-    """Two readings of a machine, and what an administrator can do to one of them."""
+    """Two readings of a machine; an administrator can change one of them."""
 
     def __init__(self) -> None:
         self.wall = 1_800_000_000.0
@@ -42,7 +42,6 @@ def test_wall_clock_is_read_once():
 
 
 def test_clock_of_the_system_tells_the_time_and_goes_forward():
-    """It is within a second of the machine's, and never goes back."""
     assert abs(clock.SYSTEM.wall() - time.time()) < 1.0
     first, second = clock.SYSTEM.elapsed(), clock.SYSTEM.elapsed()
     assert first <= second

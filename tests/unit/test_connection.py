@@ -1,4 +1,4 @@
-"""The sessions: writes under way, connections that end unnoticed, and credentials that change."""
+"""The sessions: pending writes, connections that end silently, and credentials that change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
 
 
 def test_writes_under_way_are_counted():
-    """``none`` is set again only when the last write was answered; reads do not count."""
+    """``none`` is set again only when the last write has its response; reads do not count."""
 
     async def run() -> None:
         server = SmallServer()
@@ -40,7 +40,7 @@ def test_writes_under_way_are_counted():
 
 
 def test_a_borrowed_session_leaves_the_lenders_connections_open():
-    """Kopf closes what it is given: the lender continues."""
+    """Kopf closes the session that it gets: the lender's must continue."""
 
     async def run() -> None:
         server = SmallServer()
@@ -69,9 +69,9 @@ def test_watches_leave_connections_to_requests():
 
 
 def test_credentials_are_read_again_after_a_minute(tmp_path, monkeypatch):
-    """A request carries the token that the folder held at most a minute ago, also while the folder cannot be read.
+    """A request has the token that the folder held at most a minute ago, also while the folder cannot be read.
 
-    A server whose certificate is of a new authority is trusted then, too.
+    A server with a certificate of a new authority is trusted then, too.
     """
     token, trusted = tmp_path / "token", tmp_path / "ca.crt"
     authorities = []
@@ -111,7 +111,7 @@ def test_credentials_are_read_again_after_a_minute(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def test_connection_that_was_closed_behind_the_loops_back_ends_and_stands_in_nobodys_way(loop):
-    """The watch that had it ends at once and the next request is answered, on a descriptor that is no other's."""
+    """Its watch ends immediately and the next request succeeds, on a descriptor that no other connection has."""
 
     async def run() -> None:
         server = SmallServer()

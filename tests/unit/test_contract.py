@@ -1,4 +1,4 @@
-"""The contract of cluster.json: its exact spelling, and that whatever is malformed is named by its place."""
+"""The contract of cluster.json: its exact bytes, and errors that name the path of a malformed value."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_view_is_spelled_in_one_way():
-    """Sorted keys, no spaces, one newline: the same view always gives the same bytes, and is read as it was written."""
+    """Sorted keys, no spaces, one newline: the same view always gives the same bytes, and can be parsed again."""
     assert contract.dump(VIEW) == TEXT
     assert VIEW == contract.load(TEXT) == contract.load(TEXT.encode())
 
 
 def test_what_few_clusters_have_is_spelled_only_there():
-    """Isolation, tasks that leave, and which pod each task is; the views of all other clusters keep their bytes."""
+    """Isolation, leaving tasks, and the pod of each task; the views of all other clusters keep their bytes."""
     leaving = {"leaving": {"worker": ((3, 5), (7, 8))}, "incarnations": {"worker": {10: "0a1b2c3d", 2: "9f"}}}
     view = replace(VIEW, isolation="Cluster", **leaving)
     incarnations = '"incarnations":{"worker":{"10":"0a1b2c3d","2":"9f"}},'
@@ -71,7 +71,7 @@ def test_what_few_clusters_have_is_spelled_only_there():
 
 
 def test_optional_parts_may_be_missing():
-    """A view without filters and accelerators has none; keys that are not known are left out."""
+    """A view without filters and accelerators is valid; unknown keys are ignored."""
     view = contract.load(json.dumps(document(later={"a": 1})))
     assert (view.jobs, view.device_filters, view.accelerators) == ({}, {}, {})
 
@@ -146,7 +146,7 @@ def filtered(tasks: Sequence[Any], filters: Sequence[Any] = (), times: int = 1) 
         ({"incarnations": {"ps": ["a"]}}, "incarnations.ps must be an object, not list"),
         ({"incarnations": {"ps": {"x": "a"}}}, f"incarnations.ps has the key 'x', {INDEX}"),
         ({"incarnations": {"ps": {"0": 1}}}, "incarnations.ps.0 must be a string, not int"),
-        # Numbers that no reader could use: an index beyond TensorFlow's, ranges that take gigabytes when spelled out.
+        # Numbers that no reader could use: an index beyond TensorFlow's, ranges that need gigabytes when expanded.
         ({"deviceFilters": filtered([0, 2**31])}, "deviceFilters names 2147483648 tasks, more than the 100000"),
         ({"deviceFilters": filtered([0, 9_000], times=12)}, "deviceFilters names 108000 tasks, more than the 100000"),
         ({"leaving": {"ps": [[0, 2_000_000_000]]}}, "leaving names 2000000000 tasks, more than the 100000"),
@@ -154,7 +154,7 @@ def filtered(tasks: Sequence[Any], filters: Sequence[Any] = (), times: int = 1) 
         ({"deviceFilters": filtered([2**31, 2**31 + 1])}, "ps[0].tasks must be [start, stop], not [2147483648, "),
         ({"jobs": {"ps": {"9" * 5000: "a:1"}}}, f"{INDEX}"),
         ({"epoch": 2**63}, "epoch must be 9223372036854775807 at most, not 9223372036854775808"),
-        # JSON can spell half a character, which would fail only where it is printed or sent.
+        # JSON can contain half a character, which would fail only where it is printed or sent.
         ({"cluster": {"name": "\ud800", "namespace": "n", "uid": "u"}}, "must be Unicode"),
         ({"rpcLayer": "\udfff"}, "must be Unicode"),
         ({"jobs": {"ps": ["\ud800"]}}, "must be Unicode"),
@@ -173,7 +173,7 @@ def test_a_malformed_part_is_named_by_its_place(changes, message):
 
 
 def test_the_largest_numbers_are_read():
-    """The bounds themselves still are numbers: TensorFlow's last index, and the ranges of ten of the largest jobs."""
+    """The limits are valid: TensorFlow's last index, and the ranges of ten of the largest jobs."""
     last = 2**31 - 1
     ranges = filtered([last + 1 - 100_000, last + 1])
     view = contract.load(json.dumps(document(jobs={"ps": {str(last): "a:1"}}, deviceFilters=ranges)))
@@ -182,7 +182,7 @@ def test_the_largest_numbers_are_read():
 
 
 def test_whatever_the_text_no_other_error_comes():
-    """Each nesting up to what the interpreter takes, at each place: not only the reader of JSON gives up there."""
+    """Every nesting up to the interpreter's limit, at each place: not only the JSON parser raises an error there."""
     shallow, deep = 1, sys.getrecursionlimit()
     for depth in (shallow, *range(deep - 120, deep)):
         nested = "[" * depth + "]" * depth
@@ -199,7 +199,7 @@ def test_whatever_the_text_no_other_error_comes():
 
 GPUS = ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu"]
 INTELS = ["gpu.intel.com/i915", "gpu.intel.com/xe"]
-#: With fractional resources a container asks Intel's plugin for one device and for parts of it: TensorFlow gets one.
+#: With fractional resources, a container requests one device and parts of it from Intel's plugin: TensorFlow gets one.
 SHARES = ["millicores", "memory.max", "tiles", "i915_monitoring", "xe_monitoring"]
 OTHERS = ["amd.com/mig-1", "nvidia.com/gpumem", "rdma/hca", "cpu", ""]
 
@@ -214,12 +214,12 @@ OTHERS = ["amd.com/mig-1", "nvidia.com/gpumem", "rdma/hca", "cpu", ""]
     ],
 )
 def test_a_resource_is_a_device_of_tensorflows_or_none(resource, device):
-    """GPUs of every vendor and their slices are GPUs, TPUs are TPUs, a network card or a share of a GPU is nothing."""
+    """GPUs of every vendor and their slices are GPUs, TPUs are TPUs; network cards and shares of a GPU are ignored."""
     assert device == contract.device_type(resource)
 
 
 def test_files_are_named_after_the_task():
-    """The file that releases a task by its port, which differs for two on one machine; its view by its index."""
+    """The release file of a task has its port, which differs for two on one machine; its view has its index."""
     assert contract.released_file(2222) == "/tmp/tfcluster-released-2222"  # noqa: S108 - a name; nothing is made
     assert contract.task_view_file(12) == "task-12.json"
 
@@ -237,7 +237,7 @@ def test_files_are_named_after_the_task():
     ],
 )
 def test_own_task_is_put_in_where_the_view_hides_it(job, index, tasks):
-    """Dense jobs are lists, also where the own task completes them; all others are maps in the order of the indices."""
+    """Dense jobs are lists, also if the own task completes them; all others are maps in the order of the indices."""
     found = contract.jobs_of(VIEW, (job, index, "own:1"))
     assert found == {"worker": {2: "w2:1", 10: "w10:1"}, "chief": ["c0:1"], job: tasks}
     assert list(found[job]) == list(tasks)

@@ -1,4 +1,4 @@
-"""The committed CustomResourceDefinition: it is what its sources say, it is small, and it explains itself."""
+"""The committed CustomResourceDefinition: it equals its sources, is small, and has descriptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def schema(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give every schema under one, with its path: * for the values of a map, [] for the items of a list."""
+    """Return every schema under one, with its path: * for the values of a map, [] for the items of a list."""
     yield path, schema
     for name, part in schema.get("properties", {}).items():
         yield from walk(part, f"{path}.{name}".lstrip("."))
@@ -47,7 +47,7 @@ def of_ours(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def applied_size(definition: dict[str, Any]) -> int:
-    """Count the bytes of a definition as Go writes it, with its escapes."""
+    """Return the size of a CRD in bytes as Go writes it, with its escapes."""
     text = json.dumps(definition, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -61,7 +61,7 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the definition with its sources, to be changed."""
+    """A copy of the CRD with its sources, for changes."""
     shutil.copytree(ROOT / "crds", tmp_path / "crds")
     return tmp_path
 
@@ -73,7 +73,7 @@ def test_definition_is_up_to_date_and_small_enough_to_apply(definition: dict[str
 
 
 def test_every_field_of_ours_has_a_description(schema: dict[str, Any]) -> None:
-    """``kubectl explain`` has words for each of our fields, items and map values: sentences that end."""
+    """``kubectl explain`` has full sentences for each of our fields, items and map values."""
     silent = [
         path for path, part in of_ours(schema) if path != METADATA and not part.get("description", "").endswith(".")
     ]
@@ -92,7 +92,7 @@ def test_every_printer_column_but_age_has_a_description_and_conditions_merge_by_
 
 
 def test_no_field_of_ours_leads_to_another_namespace(schema: dict[str, Any]) -> None:
-    """All objects of a cluster live in its own namespace, so no field can name one."""
+    """All objects of a cluster are in its own namespace, so no field can name another one."""
     named = [path for path, _ in of_ours(schema) if path.rpartition(".")[2].lower().endswith("namespace")]
     assert named == []
 
@@ -112,7 +112,7 @@ def test_every_list_map_and_text_of_the_spec_is_bounded(schema: dict[str, Any]) 
 
 
 def test_search_for_circles_is_as_long_as_the_longest_chain(schema: dict[str, Any]) -> None:
-    """The rule on startAfter has a round for each job that there may be: with fewer it would refuse long chains."""
+    """The rule on startAfter has a round for each possible job: with fewer it would reject long chains."""
     jobs = dict(walk(schema))["spec.jobs"]
     (circle,) = (rule["rule"] for rule in jobs["x-kubernetes-validations"] if "circle" in rule["message"])
     assert [f"map(r{number}," in circle for number in range(1, jobs["maxProperties"] + 2)] == [
@@ -122,14 +122,14 @@ def test_search_for_circles_is_as_long_as_the_longest_chain(schema: dict[str, An
 
 
 def test_nothing_unknown_is_preserved_but_in_what_is_internal(schema: dict[str, Any]) -> None:
-    """The schema is strict wherever a user writes; operators of other versions may remember more."""
+    """The schema is strict for users' fields; operators of other versions can store more internal ones."""
     loose = [path for path, part in walk(schema) if part.get("x-kubernetes-preserve-unknown-fields")]
     assert "can change at any time" in schema["properties"]["status"]["properties"]["internal"]["description"]
     assert loose == ["status.internal"]
 
 
 def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
-    """Nothing in the pod's schema has a default: the stored template stays what the user wrote."""
+    """The pod's schema is without defaults: the stored template stays what the user wrote."""
     assert [path for path, part in walk(schema) if "default" in part] == [
         "spec.rpcLayer",
         "spec.port",
@@ -157,7 +157,7 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
 
 
 def test_kubernetes_fields_have_kubernetes_descriptions(schema: dict[str, Any]) -> None:
-    """``kubectl explain`` has a sentence for every field of the pod, down to the deepest."""
+    """``kubectl explain`` has a sentence for every field of the pod, at every depth."""
     fields = [path for path, _ in walk(schema) if path.startswith(f"{POD}.") and not path.endswith(("[]", ".*"))]
     described = dict(walk(schema))
     silent = [path for path in fields if not described[path].get("description", "").endswith((".", "!", "?"))]
@@ -166,7 +166,7 @@ def test_kubernetes_fields_have_kubernetes_descriptions(schema: dict[str, Any]) 
 
 
 def test_pod_template_is_kubernetes_own(schema: dict[str, Any]) -> None:
-    """The template has every field that the vendored PodSpec has, but for ephemeral containers."""
+    """The template has every field of the vendored PodSpec, except ephemeral containers."""
     kubernetes = json.loads((ROOT / "crds" / "sources" / "kubernetes.json").read_text(encoding="utf-8"))
     pod = dict(walk(schema))[POD]
     expected = kubernetes["io.k8s.api.core.v1.PodSpec"]["properties"].keys() - {"ephemeralContainers"}

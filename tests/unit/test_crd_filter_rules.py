@@ -1,7 +1,7 @@
-"""The canonical form of device filters in the definition, against the operator's reading of them.
+"""The canonical form of device filters in the CRD, compared with the operator's parser.
 
-The API server evaluates the rules in CEL; here their patterns are tried on far more texts than a server could be asked
-about.  That the server rejects and takes the same is the admission tests' matter.
+The API server evaluates the rules in CEL; here their patterns run on far more texts than a server could check. The
+admission tests check that the server has the same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "crds" / "sources" / "filter_rule
 
 
 def load() -> ModuleType:
-    """Load the rules from the generator's folder, which is no package."""
+    """Import the rules from the generator's folder, which is not a package."""
     spec = importlib.util.spec_from_file_location("crd_filter_rules", SOURCE)
     assert spec is not None
     assert spec.loader is not None
@@ -42,13 +42,13 @@ DEVICES = st.sampled_from(["/device:GPU", "/device:CPU:0", "/device:TPU_SYSTEM:0
 
 
 def admitted(text: str) -> bool:
-    """Apply the three rules on one filter as the API server does."""
+    """Apply the three rules to one filter as the API server does."""
     return bool(FORM.fullmatch(text)) and text not in RULES.EVERYTHING and not NOT_A_NUMBER.search(text)
 
 
 @st.composite
 def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
-    """Draw a canonical filter with the job and the index that it names."""
+    """Draw a canonical filter with its job and index."""
     job = draw(st.none() | JOBS)
     task = draw(st.none() | NUMBERS)
     device = draw(DEVICES | st.just("") if job or task else DEVICES)
@@ -81,7 +81,7 @@ def test_what_is_admitted_is_understood_by_the_operator(text: str) -> None:
 def test_one_stray_character_is_noticed_or_still_canonical(
     drawn: tuple[str, str | None, int | None], place: int, stray: str
 ) -> None:
-    """A slip of the keyboard in a filter is rejected, unless what comes of it is canonical too."""
+    """A typo in a filter is rejected, unless the result is canonical too."""
     text, _, _ = drawn
     place %= len(text) + 1
     slipped = text[:place] + stray + text[place:]
@@ -92,7 +92,7 @@ def test_one_stray_character_is_noticed_or_still_canonical(
 
 @pytest.mark.parametrize("text", RULES.EVERYTHING)
 def test_what_says_nothing_is_not_admitted(text: str) -> None:
-    """A filter that names no job, no task and no device would match everything."""
+    """A filter without a job, task or device would match everything."""
     assert not admitted(text)
 
 

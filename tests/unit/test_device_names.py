@@ -1,4 +1,4 @@
-"""TensorFlow's device names, taken apart without TensorFlow; tests/tensorflow compares them with a real runtime."""
+"""TensorFlow's device names, parsed without TensorFlow; tests/tensorflow compares them with a real runtime."""
 
 from __future__ import annotations
 

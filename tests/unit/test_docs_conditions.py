@@ -1,4 +1,4 @@
-"""docs/reference/conditions.md and the code agree: every reason of the one is in the other, at its condition."""
+"""docs/reference/conditions.md and the code agree: both have the same reasons, for the same conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sections() -> Mapping[str, str]:
 
 
 def rows(text: str) -> Iterator[tuple[str, str]]:
-    """Return what stands in the first column, and each reason of the second, of every row."""
+    """Return the first column, and each reason of the second, of every row."""
     for row in _ROW.finditer(text):
         yield from ((row[1], reason) for reason in re.findall(r"\w+", row[2]))
 
@@ -55,13 +55,13 @@ def test_every_end_is_counted():
 
 
 def test_headings_are_the_conditions():
-    # A heading of several words is about the conditions as a whole.
+    # A heading of several words is about the conditions in general.
     headings = [heading for heading in sections() if " " not in heading and heading not in {"Conditions", "Events"}]
     assert sorted(headings) == sorted(conditions.CONDITION_TYPES)
 
 
 def test_severities_of_events_are_those_of_the_code():
-    """Of what is done; an obstacle is a warning unless it is waited for, and so is a failed cluster."""
+    """Of actions; an obstacle is a warning unless the operator waits for it, and so is a failed cluster."""
     severity = {reason: "Warning" if reason in reconcile._WARNINGS else "Normal" for reason in REASONS.values()}
     severity |= dict.fromkeys(reconcile._UNTOLD, "Log")
     severity |= {one: "Normal" if one in WAITS else "Warning" for one in reconcile._OBSTACLES}
@@ -71,7 +71,7 @@ def test_severities_of_events_are_those_of_the_code():
 
 
 def test_text_names_no_other_field_or_reason():
-    """What stands in backquotes outside the reasons' column is a reason, a condition, or no single CamelCase word."""
+    """A term in backquotes outside the reasons' column is a reason, a condition, or not a single CamelCase word."""
     words = set(re.findall(r"`([A-Z][A-Za-z]+)`", TEXT))
     assert words - set(REASONS.values()) <= sections().keys()
 
@@ -80,7 +80,7 @@ def test_text_names_no_other_field_or_reason():
 
 
 def health(cluster: dict[str, Any]) -> tuple[str, str]:
-    """Judge a TFCluster by the page's script for Argo CD, in Lua as Argo CD runs it."""
+    """Evaluate the page's script for Argo CD, in Lua as Argo CD does."""
     (manifest,) = re.findall(r'```yaml title="argocd-cm.yaml"\n(.*?)```', TEXT, re.DOTALL)
     (script,) = yaml.safe_load(manifest)["data"].values()
     lua = lupa.LuaRuntime()

@@ -14,7 +14,6 @@ from tfcluster_operator.kube.metrics import NO_CODE, VERBS, WATCHED, Figures, Me
 
 @pytest.fixture
 def leader() -> Metrics:
-    """The metrics of an operator that leads and has nothing to do."""
     metrics = Metrics()
     metrics.figures = Figures
     metrics.leads = lambda: True
@@ -28,7 +27,7 @@ def told(metrics: Metrics, accept: str = "") -> str:
 
 
 def test_table_is_the_code(leader):
-    """Each row is a metric, each metric a row, of one type; the values of each label are those that are written out."""
+    """Rows and metrics correspond, with one type; the values of each label are the documented ones."""
     served, rows = families(told(leader)), documented()
     assert {name: family.kind for name, family in served.items()} == {name: row.kind for name, row in rows.items()}
     assert {name: set(family.labels) for name, family in served.items()} == {n: set(r.labels) for n, r in rows.items()}
@@ -39,14 +38,14 @@ def test_table_is_the_code(leader):
 
 
 def test_verbs_are_closed():
-    """The table has every verb; which codes they meet nobody can write down."""
+    """The table has every verb; the status codes are unpredictable."""
     rows = documented()
     assert rows["tfcluster_api_requests_total"].labels == {"verb": set(VERBS), "code": {OPEN, NO_CODE}}
     assert set(VERBS) - {"watch"} == rows["tfcluster_api_request_duration_seconds"].labels["verb"]
 
 
 def test_a_standby_counts_no_cluster_twice(leader):
-    """An operator that stands by names the gauges of TFClusters and of the queue, and gives no sample of them."""
+    """A standby exports the gauges of TFClusters and of the queue without samples."""
     leader.figures = lambda: None
     leader.leads = lambda: False
     text, leaders = told(leader), documented()
@@ -114,7 +113,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("case", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_prometheus_gets_the_format_that_it_asks_for(leader, case):
-    """/metrics speaks the text format and OpenMetrics, compressed where that is understood; nothing else is there."""
+    """/metrics supports the text format and OpenMetrics, compressed if accepted; other paths do not exist."""
     accept, content_type = case
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What the pages of docs/ say is what the code, the examples and the generated parts are."""
+"""The pages of docs/ agree with the code, the examples and the generated parts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tfcluster_resolver import errors
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# --- troubleshoot.md leads from each reason of a cluster that is not ready to its row in conditions.md
+# --- each reason in troubleshoot.md links to its row in conditions.md
 
 TROUBLE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text(encoding="utf-8")
 CONDITIONS = (ROOT / "docs" / "reference" / "conditions.md").read_text(encoding="utf-8")
-#: The text of docs/reference/conditions.md by heading, as links spell it.
+#: The text of docs/reference/conditions.md by heading, in the form of links.
 _PARTS = re.split(r"^#{2,3} (.+)$", CONDITIONS, flags=re.MULTILINE)
 SECTIONS = {heading.lower(): text for heading, text in zip(_PARTS[1::2], _PARTS[2::2], strict=True)}
 
@@ -58,7 +58,7 @@ def test_modules_of_older_kubernetes_follow_its_version():
         assert {(words[0] == words[2], words[3]) for words in replaced} == {(True, "v0." + version.removeprefix("v1."))}
 
 
-# --- each example is on its page, and the Dockerfile among them makes what the tests run
+# --- each example is on its page, and their Dockerfile builds what the tests run
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 DOCKERFILE = (ROOT / "examples" / "custom-image" / "Dockerfile").read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_parameter_servers_of_a_page_run_a_server(page: Path) -> None:
-    """A ps runs no program of the user's: it has ``taskServer``, or a command, or shares the template of a chief."""
+    """A ps does not run the user's program: it has ``taskServer``, or a command, or shares the template of a chief."""
     for text in re.findall(r"^```yaml[^\n]*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         for manifest in yaml.safe_load_all(text) if "kind: TFCluster" in text else ():
             jobs = manifest["spec"]["jobs"] if manifest["kind"] == "TFCluster" else {}
@@ -109,7 +109,7 @@ def test_parameter_servers_of_a_page_run_a_server(page: Path) -> None:
                 assert jobs["ps"].get("taskServer") or main.get("command"), f"{page.name}: {manifest['metadata']}"
 
 
-# --- the docs site: what its hook makes of links and fences
+# --- the docs site: links and fences after its hook
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_parameter_servers_of_a_page_run_a_server(page: Path) -> None:
     ],
 )
 def test_links_out_of_the_docs_lead_to_pages(target: str, page: str) -> None:
-    """A link to a file of the repository leads to its page, and every other stays as it is for MkDocs to judge."""
+    """A link to a file of the repository leads to its page, and MkDocs checks every other unchanged link."""
     assert (
         docs_site.relinked(f"[text]({target})", "docs/reference/conditions.md", "reference/conditions.md")
         == f"[text]({page})"
@@ -136,7 +136,7 @@ def test_links_out_of_the_docs_lead_to_pages(target: str, page: str) -> None:
 
 
 def test_links_of_files_elsewhere_lead_back() -> None:
-    """A page that is made from a file outside of docs/ links to pages from where it is."""
+    """A page that is generated from a file outside of docs/ has links relative to its place."""
     place = "charts/tfcluster-operator/README.md"
     page = docs_site.page_of(place)
     assert docs_site.place_of(page) == place
@@ -180,7 +180,7 @@ def test_another_word_makes_a_page_stale() -> None:
 
 
 def described(schema: dict[str, Any]) -> Iterator[str]:
-    """Return the description of every field, without those of Kubernetes' own schemas and of what is internal."""
+    """Return the description of every field, except Kubernetes' own schemas and internal fields."""
     for name, part in schema.get("properties", {}).items():
         yield part["description"]
         # PodSpec has containers, LabelSelector matchLabels.
@@ -200,14 +200,12 @@ def test_every_field_of_ours_is_on_the_page() -> None:
 
 
 def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
-    """Each name that the package shows has its docstring there, from the module where it is."""
     page = (ROOT / "docs" / "reference" / "python-resolver.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"^::: (?:tfcluster_resolver\.(?:[\w.]+\.)?)(\w+)()$", page, re.MULTILINE))
     assert set(tfcluster_resolver.__all__) - {"__version__"} == set(shown)
 
 
 def test_every_command_is_on_the_page() -> None:
-    """Each command that the resolver's --help names has a part of its own."""
     page = reference.COMMANDS.read_text(encoding="utf-8")
     listed = page.partition("positional arguments:")[2].partition("options:")[0]
     assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == sorted(

@@ -1,4 +1,4 @@
-"""What ``doctor`` finds, check by check, in real folders, on real ports and with real names."""
+"""The findings of ``doctor``, check by check, in real folders, on real ports and with real names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def listening() -> Iterator[Callable[..., str]]:
 
 
 def expect(check: Check | None, verdict: str, *words: str) -> None:
-    """Compare a check with what it should find; what is wrong has a remedy, what is well has none."""
+    """Compare a check with the expected result; only a problem has a remedy."""
     assert check is not None
     assert (check.verdict, bool(check.remedy)) == (verdict, verdict in {WARNING, FAILED})
     text = f"{check.message} {check.remedy}"
@@ -84,14 +84,14 @@ def test_second_copy_of_the_package_is_named(tmp_path, version, verdict, words):
     ],
 )
 def test_view_is_compared_with_the_task(tmp_path, jobs, own, verdict, words):
-    """It has the task at its address; device filters may hide it, and an evaluator is in no view."""
+    """It has the task at its address; device filters can hide it, and an evaluator is in no view."""
     view = replace(VIEW, jobs=jobs)
     Kubelet(tmp_path).write(view)
     expect(doctor.view(membership(view, own), tmp_path / "cluster.json", str(tmp_path)), verdict, *words)
 
 
 def test_view_that_never_changes_is_a_warning(tmp_path):
-    """A file without the kubelet's link beside it, as subPath mounts it, never changes."""
+    """A file without the kubelet's link next to it, as mounted with subPath, never changes."""
     (tmp_path / "cluster.json").write_text(contract.dump(VIEW))
     expect(doctor.view(membership(), tmp_path / "cluster.json", str(tmp_path)), WARNING, "subPath")
 
@@ -122,7 +122,7 @@ def test_tf_config_is_compared_with_the_view(change, found):
 
 
 def test_tf_config_that_is_not_json_is_a_warning():
-    """It is not looked at where there is none, nor where the process is no task."""
+    """It is skipped without the variable, and outside a task."""
     for text in ("", "{", "[]"):
         expect(doctor.tf_config(membership(), {"TF_CONFIG": text}), WARNING)
     assert doctor.tf_config(membership(), {}) is None
@@ -133,7 +133,7 @@ def test_tf_config_that_is_not_json_is_a_warning():
 
 
 def test_own_name_leads_here(monkeypatch):
-    """A look-up that does not end is given up."""
+    """A look-up that does not end is aborted."""
     expect(doctor.own_name(at("localhost:2"), "c", GUARD), OK, "127.0.0.1")
     expect(
         doctor.own_name(at("no-such.invalid:2"), "c", GUARD), FAILED, "no-such.invalid does not resolve", "Service c"
@@ -146,7 +146,7 @@ def test_own_name_leads_here(monkeypatch):
 
 
 def test_own_port_is_free_or_taken_by_a_grpc_server(listening):
-    """What listens and does not greet as gRPC does is another program, whatever it answers or does not."""
+    """A listener that does not send gRPC's greeting is another program, for any response."""
     expect(doctor.own_port(at(f"127.0.0.1:{free_ports(1)[0]}")), OK, "is free")
     expect(doctor.own_port(at(listening(SETTINGS))), OK, "is answered by a gRPC server")
     for answer in (b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\4"):
@@ -170,7 +170,6 @@ def test_port_that_the_user_may_not_have_fails():
 
 
 def test_peers_that_listen_are_well(listening):
-    """All others that listen are one line; the own task is not asked, and a lone task has none."""
     view = replace(VIEW, jobs={"ps": (listening(),), "worker": (listening(), "w1:1")})
     (check,) = doctor.peers(membership(view), 0.0)
     expect(check, OK, "2 of 2 other tasks accept connections")
@@ -206,7 +205,7 @@ def test_each_missing_peer_is_named(listening):
     ],
 )
 def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, found):
-    """What was requested, what works and what the container shows agree, or a warning names all three."""
+    """The requested, the working and the visible devices agree, or a warning names all three."""
     tasks = {1: {GPU: healthy}} if healthy != requested else {}
     held = {"worker": contract.JobAccelerators(limits={GPU: requested}, tasks=tasks)} if requested else {}
     shown = visible if visible is None else {"GPU": visible} if visible else {}
@@ -263,7 +262,7 @@ def in_pod(tmp_path, monkeypatch, listening) -> None:
 
 @pytest.mark.usefixtures("in_pod")
 def test_doctor_gives_a_line_to_each_check(capsys):
-    """A healthy pod without TensorFlow: a line for each check, in their order, and code 0; the same as JSON."""
+    """A healthy pod without TensorFlow: a line for each check, in order, and exit code 0; the same as JSON."""
     assert main(["doctor", "--timeout", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0].strip() for line in lines] == ["ok"] * 7 + ["skipped"]

@@ -1,4 +1,4 @@
-"""Drift: for each field that somebody may edit, the exact patch that puts it right."""
+"""Drift: for each field that a user can edit, the exact patch that corrects it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_edit_of_the_service_is_put_right_by_the_smallest_patch(edit, patch
     [({"clusterIP": "10.0.0.1"}, True), ({"type": "NodePort"}, True), ({"ports": None}, False), ({}, False)],
 )
 def test_a_service_is_beyond_repair_when_it_is_not_headless(edit, beyond):
-    """The cluster IP and the type of a Service cannot be edited back."""
+    """The cluster IP and the type of a Service are immutable."""
     world = settled(make_cluster())
     world.edit("Service", "demo", {"spec": edit})
     assert beyond == world.read("Service", "demo").beyond_repair
@@ -68,7 +68,7 @@ LABEL = {"metadata": {"labels": {naming.LABEL_JOB: None}}}
         ({"metadata": {"labels": {"team": "blue"}}}, [], None),
         ({"data": {"cluster.json": "{}"}}, ["cluster.json"], {"data": {}}),
         ({"data": {"task-1.json": None, "task-0.json": "{}"}}, ["task-1.json"], {"data": {"task-0.json": None}}),
-        # A binary file would be mounted beside the views, and be read as one.
+        # A binary file would be mounted next to the views, and be read as one.
         ({"binaryData": {"task-0.json": "e30="}}, [], {"binaryData": {"task-0.json": None}}),
         (LABEL, [], {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}),
     ],
@@ -84,7 +84,7 @@ def test_each_edit_of_a_config_map_is_put_right_alone(edit, written, removed):
 
 
 def test_a_changed_view_brings_its_epochs_along():
-    """Text and annotation change in one patch, so that they never disagree by our doing."""
+    """Text and annotation change in one patch, so that they never disagree."""
     world = settled(make_cluster({"worker": 2}))
     cluster = make_cluster({"worker": 3}, generation=4)
     (wanted,) = views_for(cluster, world.observe(cluster))

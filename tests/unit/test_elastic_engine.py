@@ -1,4 +1,4 @@
-"""The threads of elastic training, in a process that is short of threads or descriptors; TensorFlow is played."""
+"""The threads of elastic training, in a process short of threads or descriptors, with a fake TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tfcluster_resolver.elastic.connections import Sockets
 from tfcluster_resolver.elastic.plan import Change
 from tfcluster_resolver.errors import TasksBusyError
 
-#: The modules that load TensorFlow, or need one that does.
+#: The modules that load TensorFlow, or need a module that does.
 LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.values", "_tensorflow.workers", "elastic.engine")]
 
 
 class OpError(Exception):
-    """TensorFlow's."""
+    """TensorFlow's error."""
 
 
 @pytest.fixture(scope="module")
 def engine_module() -> Iterator[ModuleType]:
-    """The engine, beside a TensorFlow of which it needs only that there is one."""
+    """The engine, with a fake TensorFlow that must only exist."""
     private: Any = ModuleType("tfcluster_resolver._tensorflow.private")
     private.coordinator_module = SimpleNamespace(
         ResourceClosure=object, WorkerPreemptionHandler=object, errors=SimpleNamespace(OpError=OpError)
@@ -43,7 +43,7 @@ def engine_module() -> Iterator[ModuleType]:
 
 
 class Running:
-    """The cluster of a coordinator: each update is noted, or fails with the next of some errors."""
+    """The cluster of a coordinator: it records each update, or fails with the next of some errors."""
 
     def __init__(self) -> None:
         self.server_def = SimpleNamespace(job_name="chief", cluster=SimpleNamespace(job=[]))
@@ -85,7 +85,7 @@ def engine(engine_module) -> Iterator[Any]:
 
 @pytest.fixture
 def starve(monkeypatch) -> Callable[..., list[str]]:
-    """Lets no thread of some name be started, so many times; gives the names that were refused."""
+    """Fails the next starts of threads with this name; returns their names."""
     start, refused = threading.Thread.start, []
 
     def make(name: str, times: int) -> list[str]:
@@ -102,7 +102,7 @@ def starve(monkeypatch) -> Callable[..., list[str]]:
 
 
 def test_engine_outlives_a_moment_without_threads(engine_module, engine, starve):
-    """A change that could not be made for want of a thread is made when there is one; the program hears no error."""
+    """A change that failed for lack of a thread is applied when one is available, without an error."""
     refused = starve("tfcluster-guard", 2)
     request = engine_module.Request(engine.wanted, Change(2))
     engine.ask(request)
@@ -113,7 +113,7 @@ def test_engine_outlives_a_moment_without_threads(engine_module, engine, starve)
 
 
 def test_engine_outlives_any_error_of_ours(engine_module, engine, monkeypatch):
-    """Wherever it comes, also before the first change: else no lost worker would come back."""
+    """At any time, also before the first change: otherwise no lost worker would come back."""
     answering, failures = engine.answering, [OSError("too many open files")] * 2
 
     def answer(tasks: object) -> object:
@@ -132,7 +132,7 @@ def test_engine_outlives_any_error_of_ours(engine_module, engine, monkeypatch):
 
 @pytest.mark.parametrize(("error", "told", "updates"), [(OpError(), 1, 0), (RuntimeError(), 0, 1)])
 def test_error_of_an_update_that_nobody_asked_for(engine, error, told, updates):
-    """TensorFlow's own reaches the program, which ends where a ps was lost; any other is tried again."""
+    """TensorFlow's own reaches the program, which ends if a ps was lost; any other is retried."""
     engine.running.errors = [error]
     engine.forget(("worker", 0))
     engine._thread.start()
@@ -180,7 +180,7 @@ class Seen:
 
 
 def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch):
-    """Else a worker that leaves, and is busy, would hold up those that come."""
+    """Otherwise a busy, leaving worker would block the new ones."""
     seen, waiting = Seen(), threading.Event()
     engine: Any = SimpleNamespace(resizing=threading.Lock(), sockets=Sockets(), running=Running())
 
@@ -200,7 +200,7 @@ def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch)
 
 
 def test_change_is_made_however_often_the_view_changes(monkeypatch):
-    """Here with each look at it, while a change takes five seconds."""
+    """Here at each read, while a change takes five seconds."""
     seen, now = Seen(), [0.0]
     epochs = itertools.count(1)
 
@@ -223,7 +223,7 @@ def test_change_is_made_however_often_the_view_changes(monkeypatch):
 
 
 def test_resize_with_a_snapshot_uses_the_cluster_as_it_is_now(monkeypatch):
-    """The snapshot of the start would undo what was followed since."""
+    """The snapshot of the start would undo later changes."""
     seen = Seen()
     engine: Any = SimpleNamespace(resizing=threading.Lock(), sockets=Sockets(), running=Running())
     change: Any = SimpleNamespace(follow_once=lambda _, resolver, *__, **___: (Change(resolver.epoch), ()))

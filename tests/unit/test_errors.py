@@ -1,4 +1,4 @@
-"""Refusals of the API server by name."""
+"""Classes of the API server's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfcluster_operator.kube import errors
     ],
 )
 def test_a_refusal_has_a_name(status, reason, kind):
-    """Each kind of rejection that is acted on differently has its own class; all keep the server's words."""
+    """Each kind of rejection with its own handling has a class; all keep the server's message."""
     body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": "why", "code": status})
     error = errors.from_response(status, body)
     assert type(error) is kind
@@ -32,12 +32,12 @@ def test_a_refusal_has_a_name(status, reason, kind):
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"reason": 5}', b"\xff" * 300])
 def test_an_answer_that_is_no_status_is_told_as_it_is(body):
-    """A proxy on the way may say anything; its first 200 bytes are the message."""
+    """A proxy on the way can return any text; its first 200 bytes are the message."""
     error = errors.from_response(403, body)
     assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
 
 
 def test_every_refusal_is_a_kube_error():
-    """Whoever only wants to know that a request failed catches one class."""
+    """Callers that only need to know that a request failed catch one class."""
     assert all(issubclass(kind, errors.KubeError) for kind in (errors.ApiError, errors.UnreachableError))
     assert not issubclass(errors.UnreachableError, errors.ApiError)

@@ -1,4 +1,4 @@
-"""Events: what was done, summed up in a few words."""
+"""Events: a short summary of actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIXED = [
     ],
 )
 def test_what_a_plan_did_is_told_by_reason(workers, pods):
-    """Four names are told, and the rest is counted."""
+    """Four names are listed, and the rest is counted."""
     plan = InMemoryWorld().plan(make_cluster({"chief": 1, "worker": workers}))
     words = f"created 1 Service: demo; created 2 ConfigMaps: demo-chief, demo-worker; created {pods}"
     assert list(told(plan.actions)) == [("Created", words)]

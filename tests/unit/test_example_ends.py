@@ -1,4 +1,4 @@
-"""How the programs of the examples end when they are told to."""
+"""The exit codes of the example programs after SIGTERM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def handlers() -> dict[str, str]:
 
 @pytest.mark.parametrize(("example", "handler"), handlers().items(), ids=handlers())
 def test_who_is_told_to_end_has_not_completed(example, handler):
-    """A chief that is evicted must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
+    """An evicted chief must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
     program = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, {handler})\nos.kill(os.getpid(), signal.SIGTERM)"
     ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=GUARD)
     assert ended.returncode == 143, example

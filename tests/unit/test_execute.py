@@ -1,4 +1,4 @@
-"""Carrying out a plan over HTTP: what a rejection holds up, what continues, and that every pass ends in a report."""
+"""Executing a plan over HTTP: what a rejection blocks, what continues, and that every reconcile reports a status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def carry_out(
     fence: Callable[[], None] | None = None,
     planned: Any = None,
 ) -> tuple[Outcome, HttpWorld]:
-    """Plan for what exists, and carry the plan out; return what became of it, and the session."""
+    """Plan for the current objects, and execute the plan; return the outcome and the session."""
     session = HttpWorld(world, refuse)
     planned = planned or world.plan(cluster)
 
@@ -60,11 +60,11 @@ def carry_out(
 
 
 def bare(jobs: Any = None, **spec: Any) -> TFCluster:
-    """Declare a cluster whose pods have no resolver."""
+    """Declare a cluster whose pods do not have a resolver."""
     return make_cluster(jobs or JOBS, resolver={"delivery": "None"}, **spec)
 
 
-# --- what a refusal holds up
+# --- what a rejection blocks
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def bare(jobs: Any = None, **spec: Any) -> TFCluster:
     ],
 )
 def test_refused_object_holds_up_the_pods_that_need_it_alone(refused, gate, named, pods):
-    """The other jobs have all that they need, and the outcome has the server's words."""
+    """The other jobs have all that they need, and the outcome has the server's message."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, f"POST {refused}"))
     assert session.world.names("Pod") == pods
     assert {"demo-chief", "demo-ps"} <= session.world.names("ConfigMap")
@@ -98,7 +98,7 @@ def test_what_must_go_goes_though_all_else_is_refused(refusal):
 
 
 def test_closed_evidence_holds_up_what_would_destroy_it():
-    """A failed pod is neither replaced nor are missing ones created while its failure is not written down."""
+    """While a failure is not recorded, its pod is not replaced and missing pods are not created."""
     cluster = bare({"chief": 1, "worker": 3})
     world = settled(cluster)
     world.pod_ends("demo-worker-0", "Failed")
@@ -121,7 +121,7 @@ def test_refusal_is_told_in_the_servers_words(status):
 
 
 def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
-    """A 500 is an answer: a pass does not wait for what stays so for long, and continues with the rest."""
+    """A 500 is a response: the reconcile does not wait for a long outage, and continues with the other objects."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(WEBHOOK, "POST pods demo-chief"))
     assert outcome.refused == {
         pods_gate("chief"): Finding(reasons.REQUEST_FAILED, f"Pod demo-chief-0: {WEBHOOK.message}")
@@ -132,7 +132,7 @@ def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
 
 @pytest.mark.parametrize("status", [429, 503, 504])
 def test_server_without_room_is_tried_again(status):
-    """What may pass in a moment is no rejection."""
+    """A transient error is not a rejection."""
     left = [3]
 
     def refuse(request: Request) -> Refusal | None:
@@ -147,7 +147,7 @@ def test_server_without_room_is_tried_again(status):
 
 
 def test_server_that_does_not_answer_cuts_the_plan_off():
-    """What was not tried is not tried; the outcome says so, and is an outcome."""
+    """The remaining requests are not sent; the outcome says so, and is not an exception."""
     dead = Refusal(cut=aiohttp.ClientConnectionError("no route"))
     outcome, session = carry_out(InMemoryWorld(), bare(), when(dead, "POST services"))
     assert "ClientConnectionError" in outcome.cut_off
@@ -156,7 +156,6 @@ def test_server_that_does_not_answer_cuts_the_plan_off():
 
 
 def test_namespace_that_is_gone_is_told():
-    """A create that finds no place is rejected, and no lost race."""
     gone = Refusal(404, "NotFound", 'namespaces "default" not found')
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
     assert outcome.refused == {SERVICE: Finding(reasons.REJECTED, 'Service demo: namespaces "default" not found')}
@@ -164,7 +163,7 @@ def test_namespace_that_is_gone_is_told():
 
 
 def test_fence_that_is_shut_lets_no_write_out():
-    """Another replica may lead by now: the plan ends with that error, and no request was made."""
+    """Another replica can lead by now: the plan ends with that error before any request."""
 
     def fence() -> None:
         raise errors.NotLeadingError("the lease is another's")
@@ -179,11 +178,11 @@ def test_fence_that_is_shut_lets_no_write_out():
 
 
 def test_lost_race_is_looked_up_and_planned_again():
-    """Another object has our name: which it is is known afterwards, and the rest of that group went on."""
+    """Another object has our name: it is read afterwards, and the rest of that group was executed."""
     world = InMemoryWorld()
     world.create("Pod", {"metadata": {"name": "demo-worker-0"}, "spec": {"containers": []}})
     cluster = bare({"ps": 1, "worker": 1})
-    outcome, _ = carry_out(world, cluster, planned=InMemoryWorld().plan(cluster))  # by an operator that has not seen it
+    outcome, _ = carry_out(world, cluster, planned=InMemoryWorld().plan(cluster))  # by an operator that missed it
     assert (outcome.again, outcome.refused) == (True, {})
     assert ("Pod", "demo-worker-0") in world.stores.blocking[cluster.uid]
     assert "demo-ps-0" in world.names("Pod")
@@ -192,7 +191,7 @@ def test_lost_race_is_looked_up_and_planned_again():
 
 @pytest.mark.parametrize("happens", ["gone", "reborn"])
 def test_object_that_changed_under_the_plan_is_left_alone(happens):
-    """Its UID is not the one that was meant: nothing is deleted, and the plan is made again."""
+    """Its UID is not the expected one: nothing is deleted, and the operator plans again."""
     world = settled(bare({"worker": 2}))
     smaller = bare({"worker": 1}, generation=2)
     planned = world.plan(smaller)
@@ -205,7 +204,7 @@ def test_object_that_changed_under_the_plan_is_left_alone(happens):
     assert world.objects.get(("Pod", "demo-worker-1")) == before
 
 
-# --- a template that is tried
+# --- a dry run of a template
 
 OTHER_IMAGE = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "image": "image:2"}]}})
 
@@ -223,7 +222,7 @@ OTHER_IMAGE = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "i
     ids=["quota", "no dry run", "name taken", "invalid", "pod security", "webhook is down"],
 )
 def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_on):
-    """A full quota, a webhook that cannot try and a name that is taken say nothing against the template."""
+    """A full quota, an unavailable webhook and a name that exists are not errors of the template."""
     world = settled(bare({"worker": 1}))
     other = bare({"worker": {"replicas": 1, "template": OTHER_IMAGE}}, generation=2, **RECREATE)
     outcome, session = carry_out(world, other, lambda request: answer if "dryRun" in request.params else None)
@@ -232,11 +231,11 @@ def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_
     assert list(outcome.refused) == ([] if goes_on else [template_gate("worker")])
 
 
-# --- careful groups
+# --- cautious groups
 
 
 def refused_before(tasks: int) -> tuple[InMemoryWorld, TFCluster]:
-    """Return a cluster whose pods are all missing, and were rejected at the last try."""
+    """Return a cluster whose pods are all missing, and were rejected at the last attempt."""
     world, cluster = InMemoryWorld(), bare({"worker": tasks})
     world.settle(cluster)
     for index in range(tasks):
@@ -246,7 +245,7 @@ def refused_before(tasks: int) -> tuple[InMemoryWorld, TFCluster]:
 
 
 class Slow(HttpWorld):
-    """A server that takes a second for each answer; it notes when each request began."""
+    """A server that takes a second for each response; it records the start of each request."""
 
     began: list[int]
 
@@ -265,7 +264,7 @@ class Slow(HttpWorld):
 
 @virtual
 async def test_group_that_was_refused_before_begins_with_one_request():
-    """Then two, then four: a thousand creations that pass are not much slower."""
+    """Then two, then four: a thousand creations that succeed are not much slower."""
     world, cluster = refused_before(20)
     session = Slow(world)
     session.began = []
@@ -287,14 +286,14 @@ def test_group_that_is_refused_still_costs_one_request():
 
 
 def test_pod_is_created_strictly_and_under_our_name():
-    """A field that the server does not know is rejected by name, and its record says who wrote the pod."""
+    """Unknown fields are rejected by name, and the pod's managed fields name the operator."""
     _, session = carry_out(InMemoryWorld(), bare({"worker": 1}))
     (created,) = [one for one in session.requests if one.plural == "pods"]
     assert created.params == {"fieldManager": "tfcluster-operator", "fieldValidation": "Strict"}
 
 
 def test_resolver_is_created_only_where_a_pod_needs_it():
-    """A cluster that rests, or whose pods all exist, has no use for another copy."""
+    """A cluster without pods, or with all of its pods, does not need another copy."""
     name = f"POST configmaps {naming.resolver_name(NO_ARCHIVE.digest)}"
     cluster = make_cluster({"worker": 1})
 
@@ -308,11 +307,11 @@ def test_resolver_is_created_only_where_a_pod_needs_it():
     assert not created(InMemoryWorld(), make_cluster({"worker": 1}, suspend=True))
 
 
-# --- whole passes
+# --- whole reconciles
 
 
 def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
-    """Until nothing is left, and not while something is rejected, which would be tried in a tight loop."""
+    """Until nothing is left, but not while a request is rejected, which would be retried in a tight loop."""
     for module in (actions, story, tasks):
         monkeypatch.setattr(module, "MOST_STEPS", 3)
     session = declared()
@@ -329,7 +328,7 @@ def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypa
 )
 @pytest.mark.parametrize("what", ["POST pods", "POST services", "POST configmaps", "POST"])
 def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
-    """Also where most requests fail: the status has the server's words."""
+    """Also if most requests fail: the status has the server's message."""
     session = declared(when(refusal, what))
     (result,) = passes(session, 1)
     status, told, message, generation = ready(session)
@@ -342,7 +341,7 @@ def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
 
 @virtual
 async def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
-    """In a hundred seconds of rejection few requests are made; when it ends, the cluster comes up."""
+    """A hundred seconds of rejections cost few requests; afterwards, the cluster starts."""
     session = declared(when(QUOTA, "POST pods demo-w"))
     operator = Operator(session)
     await operator.passes(100, every=1)
@@ -374,7 +373,7 @@ def refuse_the_status(request: Request) -> Refusal | None:
 
 @virtual
 async def test_failure_that_cannot_be_written_down_keeps_its_pod():
-    """While the status is rejected its place is not given away; then the count is written first."""
+    """While the status is rejected, the pod is not replaced; then the count is written first."""
     session = declared()
     operator = Operator(session)
     await operator.come_up()
@@ -393,7 +392,7 @@ async def test_failure_that_cannot_be_written_down_keeps_its_pod():
 
 @virtual
 async def test_lost_pod_is_replaced_while_the_status_is_refused():
-    """No evidence goes with it; one event says that the status cannot be written, however long it is so."""
+    """No evidence is lost with it; one event says that the status cannot be written, for any duration."""
     session = declared()
     operator = Operator(session)
     await operator.come_up()

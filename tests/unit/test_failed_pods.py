@@ -1,4 +1,4 @@
-"""Which pod speaks for a task whose failed pods are kept, how the next one is called, and what goes."""
+"""Failed pods that are kept: which pod represents the task, the next pod's name, and which are deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}
 
 
 def world_with(*pods: str, cluster=None) -> InMemoryWorld:
-    """Make a world with a worker whose pods these are: ``+`` is marked as kept, ``!`` has failed, ``~`` terminates."""
+    """Build a world with a worker that has these pods: ``+`` is marked as kept, ``!`` has failed, ``~`` terminates."""
     world = settled(cluster or make_cluster({"worker": 1}))
     first = world.objects.pop(("Pod", FIRST))
     for text in pods:
@@ -76,7 +76,7 @@ def test_one_pod_speaks_and_the_next_has_the_next_number(pods, name, speaks, kep
     ("limit", "pods", "action"),
     [
         (1, ["", "-r1"], (FIRST, reasons.SCALED_DOWN)),
-        # Beyond the limit the oldest go; one that terminates is not asked again, and is not counted.
+        # Beyond the limit the oldest are deleted; a terminating one is not deleted again, and is not counted.
         (1, ["+!~", "-r1+!", "-r2+!", "-r3"], (f"{FIRST}-r1", reasons.HISTORY_LIMIT)),
     ],
     ids=["two at work", "more than the limit"],
@@ -144,7 +144,7 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
 
 @pytest.mark.parametrize("obstacle", ["the quota of all pods is full", "a sidecar runs on"])
 def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
-    """A pod whose sidecar runs on would hold its resources and its address."""
+    """A pod whose sidecar continues would hold its resources and its address."""
     cluster, world = running({"worker": 1})
     if obstacle == "a sidecar runs on":
         containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
@@ -161,7 +161,7 @@ def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
 
 
 def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
-    """Two pods of one address must not work at once, whatever their names; one that has ended works no more."""
+    """Two pods of one address must not run together, whatever their names; one that has ended no longer runs."""
     cluster, world = running({"worker": 1})
     del world.objects["Pod", FIRST]
     old = make_child("Pod", f"{FIRST}-r1", owner="uid-of-the-one-before")
@@ -194,7 +194,7 @@ def test_a_limit_replaces_no_pod():
     assert len(hashes) == 1
 
 
-# --- when the next pod is made
+# --- when the next pod is created
 @pytest.mark.parametrize(
     ("attempt", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (40, 300), (10**9, 300)]
 )
@@ -250,7 +250,7 @@ def test_a_disrupted_pod_is_replaced_at_once_and_is_no_failure(status):
 
 
 def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
-    """A node that has no room would otherwise be asked in a loop."""
+    """Otherwise, a node without room would get pods in a loop."""
     cluster, world = running({"worker": 2})
     world.edit("Pod", FIRST, {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
     world.pod_ends(FIRST, "Failed", reason="OutOfcpu", containerStatuses=None)

@@ -1,4 +1,4 @@
-"""Device filters: which texts are canonical, and what they show."""
+"""Device filters: the canonical texts, and the tasks that they show."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_canonical_filter_is_read(text, job, task):
     ],
 )
 def test_a_filter_in_another_form_is_refused(text):
-    """What TensorFlow would read otherwise, or not at all, is no filter."""
+    """A text that TensorFlow would parse differently, or reject, is not a filter."""
     assert None is parse(text)
 
 

@@ -1,4 +1,4 @@
-"""A new cluster is reported on once it is ready, or after a second, or at once where there is something to tell."""
+"""The first status of a new cluster: when it is ready, or after a second, or immediately if there is a problem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATUS = "PATCH tfclusters demo status"
 
 
 def told(session: HttpWorld) -> list[str]:
-    """List the status writes and the reasons of the events, in order."""
+    """Return the status writes and the reasons of the events, in order."""
     return [
         request.body["reason"] if request.plural == "events" else request.brief
         for request in session.requests
@@ -30,7 +30,7 @@ def _waiting() -> HttpWorld:
 
 @virtual
 async def test_cluster_that_is_ready_within_a_second_is_reported_once():
-    """One status says that it is ready, and one event after it what was created."""
+    """One status says that it is ready, and one event after it which objects were created."""
     session = declared()
     operator = Operator(session)
     assert (await operator.one_pass()) == pytest.approx(1.0)
@@ -46,7 +46,7 @@ async def test_cluster_that_is_ready_within_a_second_is_reported_once():
 
 @virtual
 async def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_objects():
-    """Passes in between put the report off no further."""
+    """Reconciles in between do not delay the status further."""
     session = declared()
     operator = Operator(session)
     await operator.passes(1, every=0.6)
@@ -71,7 +71,7 @@ async def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_ob
 )
 @virtual
 async def test_what_people_must_know_is_reported_at_once(session, reason):
-    """A rejection, a wait with a name, and whatever else is not on its way."""
+    """A rejection, a wait with a reason, and any other state that does not lead to ready pods."""
     await Operator(session).one_pass()
     assert (told(session)[0], ready(session)[1]) == (STATUS, reason)
 
@@ -103,7 +103,7 @@ async def test_failure_before_the_first_report_that_cannot_be_written_down_keeps
 
 @virtual
 async def test_operator_that_finds_the_objects_there_reports_at_once():
-    """The one before it died while it put the report off."""
+    """The operator before it crashed during the delay."""
     session = declared()
     await Operator(session).one_pass()
     assert told(session) == []
@@ -114,7 +114,7 @@ async def test_operator_that_finds_the_objects_there_reports_at_once():
 
 @virtual
 async def test_edit_of_a_cluster_that_was_reported_on_is_reported_at_once():
-    """The delay is for new clusters alone, also where the edit creates pods."""
+    """The delay is for new clusters only, also if the edit creates pods."""
     session = declared()
     operator = Operator(session)
     await operator.passes(1, every=1)

@@ -1,4 +1,4 @@
-"""Gangs by the PodGroups of scheduler-plugins and of Volcano: the same plans, in another form."""
+"""Gangs with the PodGroups of scheduler-plugins and of Volcano: the same plans, in another form."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ everywhere = pytest.mark.parametrize("scheduler", [KUBERNETES, SCHEDULER_PLUGINS
 
 
 def gang(scheduler: GangScheduler, jobs: Any = None, **spec: Any) -> TFCluster:
-    """Make a cluster whose tasks get their places together, by one of the schedulers."""
+    """Build a cluster whose tasks are scheduled together, with one of the schedulers."""
     body = make_body(jobs or {"chief": 1, "worker": 3}, **{"scheduling": {"gang": {}}, **spec})
     return parse(body, gang_scheduler=scheduler)
 
 
 def started(scheduler: GangScheduler, jobs: Any = None, **spec: Any) -> tuple[TFCluster, InMemoryWorld]:
-    """Make a gang, and a world in which all is made that is made before the scheduler has found places."""
+    """Build a gang, and a world with all objects that are created before the gang is scheduled."""
     cluster, world = gang(scheduler, jobs, **spec), InMemoryWorld(scheduler)
     world.settle(cluster)
     return cluster, world
@@ -56,7 +56,7 @@ def workers(replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 def members(world: InMemoryWorld) -> dict[str, str]:
-    """Return the PodGroup of each pod, "" of one that is placed for itself, as the scheduler reads it."""
+    """Return the PodGroup of each pod as the scheduler reads it, "" without one."""
     found = {}
     for name in world.names("Pod"):
         metadata = world.objects["Pod", name]["metadata"]
@@ -68,7 +68,6 @@ def members(world: InMemoryWorld) -> dict[str, str]:
 
 
 def schedulers(world: InMemoryWorld) -> dict[str, str]:
-    """Return the scheduler that each pod asks for, "" where it names none."""
     return {name: world.objects["Pod", name]["spec"].get("schedulerName", "") for name in world.names("Pod")}
 
 
@@ -128,7 +127,7 @@ def test_phase_of_a_group_places_nobody(scheduler):
 
 @everywhere
 def test_gang_that_had_its_places_waits_for_them_no_longer(scheduler):
-    """It is written down, so that each pod comes back for itself; Kubernetes' own PodGroups remember it themselves."""
+    """The status records it, so each pod is replaced without a gang; Kubernetes' own PodGroups record it themselves."""
     cluster, world = started(scheduler)
     assert naming.ANNOTATION_PLACED not in world.objects[GROUP]["metadata"].get("annotations", {})
     cluster, world = with_places(scheduler)
@@ -211,7 +210,7 @@ def test_pod_that_volcano_put_in_a_group_of_its_own_stays():
 
 @everywhere
 def test_group_is_replaced_where_it_has_the_priority_of_its_pods(scheduler):
-    """Those of scheduler-plugins have none."""
+    """Those of scheduler-plugins do not have one."""
     low, high = (workers(2, priorityClassName=name) for name in ("low", "high"))
     replaced = scheduler is not SCHEDULER_PLUGINS
     _, world = started(scheduler, low)
@@ -246,7 +245,7 @@ PLUGINS_LABEL, VOLCANO_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling
     ],
 )
 def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
-    """Under every scheduler alike, so that a manifest that is taken here is taken elsewhere."""
+    """For every scheduler, so that a manifest that is accepted here is accepted elsewhere."""
     template = {"metadata": metadata, "spec": {"containers": [{"name": "t"}], **spec}}
     for scheduler in (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO):
         with pytest.raises(InvalidSpecError) as refused:
@@ -306,7 +305,7 @@ def test_pods_without_a_node_follow_a_change_of_the_scheduler(scheduler):
 
 @elsewhere
 def test_scheduler_that_admission_puts_in_is_left_alone(scheduler):
-    """What was chosen is compared, not what the pod has: another pod would get the same again."""
+    """The requested scheduler is compared, not that of the pod: another pod would get the same again."""
     cluster, world = started(scheduler)
     for pod in world.names("Pod"):
         world.objects["Pod", pod]["spec"]["schedulerName"] = "of-a-policy"

@@ -1,4 +1,4 @@
-"""Gangs that wait for too long: spec.scheduling.gang.timeoutSeconds and onTimeout."""
+"""Gangs that exceed their timeout: spec.scheduling.gang.timeoutSeconds and onTimeout."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def gang(
 
 
 def passes(world: InMemoryWorld, cluster: TFCluster, count: int = 2) -> None:
-    """Plan and carry out, without a wait in between."""
+    """Plan and execute repeatedly, without a wait in between."""
     for _ in range(count):
         world.end_graceful_deletions()
         world.apply_all(world.plan(cluster).actions, cluster)
 
 
 def waiting(cluster: TFCluster) -> InMemoryWorld:
-    """Make a world in which the gang of all tasks waits, and the scheduler says why."""
+    """Build a world with a waiting gang of all tasks and a message of the scheduler."""
     world = InMemoryWorld()
     passes(world, cluster)
     world.gang_waits("demo.0", _WORDS)
@@ -121,13 +121,13 @@ FAILS = does("pod_ends", "demo-worker-0", "Failed")
     ("jobs", "steps", "waiting_since"),
     [
         (None, [], {"demo.0": 0.0}),
-        # A task that is lost later may wait for its node as long as it takes.
+        # The timeout does not apply to a task that is lost later.
         (None, [300.0, PLACED], {}),
         (None, [300.0, PLACED, LOST, 100_000.0], {}),
-        # Of a job that starts after others, the time does not count before these are ready.
+        # For a job that starts after others, the time starts when these are ready.
         (AFTER_PS, [], {"demo.0": 0.0}),
         (AFTER_PS, [500.0, PLACED], {"demo.worker.0": 500.0}),
-        # The tasks that restart together wait for places in another round, after their pause.
+        # Tasks that restart together wait in another round, after their back-off.
         (RESTARTS, [PLACED, FAILS], {}),
         (RESTARTS, [PLACED, FAILS, "pause"], {"demo.1": "pause"}),
     ],
@@ -216,7 +216,7 @@ def test_wrong_field_is_told_by_its_path(field, value):
 
 # --- since when a cluster waits, in its status and for the metrics
 class Waiter:
-    """A gang of three workers in a queue, the operator's passes over it, and what the status says after each."""
+    """A gang of three workers in a queue, the operator's reconciles, and the status after each."""
 
     def __init__(self) -> None:
         self.world = InMemoryWorld()
@@ -230,7 +230,7 @@ class Waiter:
         return parse(body)
 
     def passes(self, *also: Finding) -> str | None:
-        """Let the operator pass until nothing is left to do, find this too, and give status.waitingSince."""
+        """Reconcile until nothing is left to do, and until this is observed; return status.waitingSince."""
         for _ in range(3):
             cluster = self.declared()
             planned = self.world.plan(cluster)

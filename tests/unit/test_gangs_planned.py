@@ -1,4 +1,4 @@
-"""Gangs: which tasks get their places together, which PodGroup they have, and who waits for them."""
+"""Gangs: which tasks are scheduled together, their PodGroups, and the tasks that wait for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def groups(world: InMemoryWorld) -> dict[str, int]:
 
 
 def members(world: InMemoryWorld) -> dict[str, str]:
-    """Return the PodGroup of each pod by its task, "" of one that is placed for itself."""
+    """Return the PodGroup of each pod by its task, "" without one."""
     pods = {name: body["spec"] for (kind, name), body in world.objects.items() if kind == "Pod"}
     found = {name: spec.get("schedulingGroup", {}).get("podGroupName", "") for name, spec in pods.items()}
     return {name.partition("-r")[0].removeprefix("demo-"): group for name, group in found.items()}
@@ -75,7 +75,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
     [
         ([gang()], {"demo.0": 6}, of("demo.0", *ALL)),
         ([make_cluster({"worker": 2})], {}, of("", *PAIR)),
-        # Surplus tasks and the evaluator start when the gang has its places.
+        # Surplus tasks and the evaluator start when the gang is scheduled.
         ([SOME], {"demo.0": 2}, of("demo.0", "chief-0", "worker-0")),
         (
             [SOME, PLACED],
@@ -85,7 +85,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([gang({"chief": 1, "evaluator": 1}, least={"evaluator": 1})], {"demo.0": 2}, None),
         ([gang({"chief": 1, "worker": 4}, least={"worker": 9})], {"demo.0": 5}, None),
         ([gang({"chief": 1, "worker": 4}, least={"worker": 0})], {"demo.0": 1}, None),
-        # Each pod that a placed gang loses comes back for itself.
+        # Each pod that a scheduled gang loses is replaced without a gang.
         (
             [gang(), PLACED, *lost("worker-0", "ps-1")],
             {"demo.0": 6},
@@ -94,7 +94,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([TWO, THREE], {"demo.0": 3}, of("demo.0", *TRIO)),
         ([TWO, PLACED, THREE], {"demo.0": 2}, {**of("demo.0", *PAIR), "worker-2": ""}),
         ([gang({"worker": 4}), TWO], {"demo.0": 2}, of("demo.0", *PAIR)),
-        # A PodGroup that was placed is never scheduled together again: each start has another.
+        # A PodGroup is scheduled together only once: each start has a new one.
         ([TWO, PLACED, gang({"worker": 2}, suspend=True)], {}, {}),
         ([TWO, PLACED, gang({"worker": 2}, suspend=True), TWO], {"demo.1": 2}, of("demo.1", *PAIR)),
         (
@@ -105,7 +105,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([RESTARTS, PLACED, ends("ps-0", "Failed"), PLACED_AGAIN, ends("worker-1", "Failed")], {"demo.2": 4}, None),
         ([AFTER], {"demo.0": 2, "demo.worker.0": 3}, of("demo.0", *PS)),
         ([AFTER, PLACED], {"demo.0": 2, "demo.worker.0": 3}, {**of("demo.0", *PS), **of("demo.worker.0", *TRIO)}),
-        # What has a node stays, and is not waited for; what waits for one is replaced.
+        # A pod with a node stays, and is not counted; a pod that waits for a node is replaced.
         ([ALONE, FIRST_RUNS, THREE], {"demo.0": 2}, {"worker-0": "", **of("demo.0", "worker-1", "worker-2")}),
         ([THREE, ALONE], {}, of("", *TRIO)),
         ([THREE, PLACED, ALONE], {}, of("demo.0", *TRIO)),
@@ -113,7 +113,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([gang(), PLACED, IS_EDITED], {"demo.0": 1}, of("demo.0", *ALL)),
         ([TWO, GROUP_LOST], {"demo.0": 2}, of("demo.0", *PAIR)),
         ([TWO, PLACED, GROUP_LOST, *lost("worker-0")], {}, {"worker-0": "", "worker-1": "demo.0"}),
-        # Kubernetes keeps a deleted PodGroup while pods wait with it, and none of them gets a place.
+        # Kubernetes keeps a deleted PodGroup while pods wait with it, and schedules none of them.
         ([TWO, LEAVES], {"demo.0": 2}, of("demo.0", *PAIR)),
         ([TWO, PLACED, *ENDS], {}, None),
     ],
@@ -219,7 +219,7 @@ def test_group_that_goes_after_its_gang_got_places_takes_no_pod_along():
 
 
 def test_priority_is_that_of_the_pods():
-    """The scheduler rejects a group of another priority than its pods'; it cannot be edited."""
+    """The scheduler rejects a group with another priority than its pods'; the field is immutable."""
 
     def at(priority: str) -> TFCluster:
         template = {"spec": {"priorityClassName": priority, "containers": [{"name": "task", "image": "image:1"}]}}
@@ -281,7 +281,7 @@ def test_wrong_gang_is_told_by_its_path(jobs, spec, words):
 
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName"])
 def test_gang_of_several_priorities_or_schedulers_is_refused(field):
-    """The scheduler would never place it; a job that is no part of the gang may have its own."""
+    """The scheduler would never place it; a job outside of the gang can have another one."""
     template = {"spec": {field: "own", "containers": [{"name": "task", "image": "image:1"}]}}
     jobs = {"chief": 1, "worker": {"replicas": 2, "template": template}}
     with pytest.raises(InvalidSpecError) as refused:

@@ -1,4 +1,4 @@
-"""A sample of the generated TFClusters in the engine, as an API server with another definition might store them."""
+"""A sample of the generated TFClusters in the engine, as an API server with another CRD might store them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COUNT = 200
 
 
 def test_engine_survives_whatever_is_stored():
-    """No pass fails, every TFCluster has a report, and what is invalid says which field is."""
+    """No reconcile fails, every TFCluster has a status, and invalid ones name the field."""
     findings = Findings()
 
     run([Case(one, one.manifest, accepted=False) for one in generate(8, _COUNT)], findings)
@@ -23,7 +23,7 @@ def test_engine_survives_whatever_is_stored():
 
 
 def test_well_formed_spec_is_read_and_a_malformed_one_names_the_field():
-    """Of thousands, no sound one is rejected by the operator, and each problem of another is told with its path."""
+    """Of thousands, the operator rejects no valid one, and reports each problem of the others with its path."""
     wrong = []
     invalid = 0
     for one in generate(9, 5_000):

@@ -1,4 +1,4 @@
-"""What was rejected or undone a moment ago: pauses that grow, and quarrels that end in a truce."""
+"""Recent rejections and reverted repairs: a growing back-off, and a limit on fights with other controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATE = pods_gate("worker")
 
 
 def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
-    """Let a gate be closed so often in a row, each time when its pause is over; the last time is NOW."""
+    """Reject a gate repeatedly, each time after its back-off; the last time is NOW."""
     found, now = Holds(), NOW - 10_000
     for time in range(times):
         now = NOW if time == times - 1 else now + 100
@@ -26,7 +26,7 @@ def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
     return found
 
 
-# --- refusals
+# --- rejections
 @pytest.mark.parametrize(("times", "pause"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (30, 60)])
 def test_pause_doubles_up_to_a_minute(times, pause):
     found = refused(times)
@@ -59,7 +59,7 @@ def test_other_gates_are_open():
 
 
 def test_lifted_gates_are_open_and_remember():
-    """Pauses begin again after what may let things pass."""
+    """The back-off starts again after an event that can resolve the rejection."""
     found = refused(5)
     for times in (5, 6, 7):
         lifted = found.lifted(NOW)
@@ -84,7 +84,7 @@ def lose(world: InMemoryWorld, *pods: str) -> None:
 
 @pytest.mark.parametrize(("finding", "created"), [(None, LOST_FIRST), (QUOTA, LOST_FIRST), (DENIED, OTHERS_FIRST)])
 def test_lost_pods_come_before_new_ones(finding, created):
-    """Chief and ps first; only a rejection that may be about one pod alone lets others go first."""
+    """Chief and ps first; only a rejection of one particular pod lets others go first."""
     world = settled(make_cluster({"ps": 1, "worker": 1}))
     cluster = make_cluster({"worker": 3, "ps": 2, "chief": 1}, generation=2)
     lose(world, "demo-ps-0", "demo-worker-0")
@@ -104,7 +104,7 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
 
 
 def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
-    """Plan, and give the name of each created pod."""
+    """Plan, and return the name of each created pod."""
     return [one.name for one in world.plan(cluster).actions if creates(one, "Pod")]
 
 
@@ -138,7 +138,7 @@ def test_each_gate_has_those_that_need_it(gate, created):
 
 
 def test_tried_gate_is_tried_carefully_and_with_another_task_first():
-    """What is wrong with one task must not stop the others; a thousand rejections must not cost a thousand requests."""
+    """An error of one task must not stop the others; a thousand rejections must not cost a thousand requests."""
     cluster, world = running({"worker": 3})
     lose(world, "demo-worker-0", "demo-worker-1", "demo-worker-2")
     fresh = world.plan(cluster).groups
@@ -149,13 +149,13 @@ def test_tried_gate_is_tried_carefully_and_with_another_task_first():
     assert [step.action.name for step in tried[0].steps] == ["demo-worker-1", "demo-worker-2", "demo-worker-0"]
 
 
-# --- quarrels
+# --- fights with other controllers
 REPAIR = Patch("Service", "demo", "uid", {"spec": {"selector": {"a": None}}}, reasons.REPAIRED)
 OTHER_REPAIR = Patch("Service", "demo", "uid", {"spec": {"ports": []}}, reasons.REPAIRED)
 
 
 def repaired(times: int, action: Patch | Delete = REPAIR) -> Holds:
-    """Let a repair be made so often in a row, the last time NOW."""
+    """Repair something repeatedly, the last time NOW."""
     found = Holds()
     for time in range(times):
         found = found.after({}, (), [action], NOW - (times - 1 - time) * 301)
@@ -177,7 +177,7 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
 
 @pytest.mark.parametrize(("times", "told"), [(1, []), (2, []), (3, [2.0]), (5, [8.0])])
 def test_repair_of_a_quarrel_is_doubted_when_it_is_made(times, told):
-    """Its answer may be undone already and no event may tell: the status says so until the next try finds it whole."""
+    """It can be reverted already, without an event: the status says so until the next attempt finds it intact."""
     found = repaired(times)
     assert [seconds for seconds, _ in found.doubts(NOW)] == told
     assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONFLICTING_WRITES}
@@ -195,7 +195,8 @@ RECREATE = Delete("Service", "demo", "uid", reasons.RECREATED)
         (repaired(5), OTHER_REPAIR, None),
         (repaired(5).after({}, (), [OTHER_REPAIR], NOW), REPAIR, None),
         (repaired(3, RECREATE), replace(RECREATE, uid="another"), 2),
-        # A policy takes the mark of the template off each new pod: without a pause two tasks cost a pod a second.
+        # A policy removes the template's mark from each new pod: without a back-off, two tasks would cost a pod per
+        # second.
         (repaired(4, AGAIN), replace(AGAIN, uid="another"), 4),
         (repaired(4, AGAIN), replace(AGAIN, toward="another hash"), None),
     ],

@@ -1,4 +1,4 @@
-"""Which pod each task is: what the chief is told, and how rarely."""
+"""The pod of each task: what the chief's view says, and how rarely it is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = {"chief": 1, "ps": 1, "worker": 2, "evaluator": 1}
 
 
 def passed(world, cluster):
-    """Plan once and carry it out; return what was done to which object, and why."""
+    """Plan once and execute; return each action with its object and reason."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return [(type(one).__name__, one.name, one.reason) for one in actions]
@@ -34,7 +34,7 @@ def short(world, pod):
 
 
 def launched(jobs=None, **spec):
-    """Make a cluster that runs, its chief told of all pods."""
+    """Build a running cluster whose chief's view names all pods."""
     cluster = make_cluster(jobs or JOBS, **spec)
     world = settled(cluster)
     world.settle(cluster)

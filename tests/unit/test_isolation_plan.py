@@ -1,4 +1,4 @@
-"""Isolation in the plan, the spec and the status: which NetworkPolicies there are, when, and what waits for them."""
+"""Isolation in the plan, the spec and the status: which NetworkPolicies exist, when, and what waits for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILTERED: dict[str, Any] = {
 
 
 def selector(job: str = "", *among: str) -> dict[str, Any]:
-    """Spell the selector of a cluster's pods, of a job's, or of those of some jobs."""
+    """Build the selector of a cluster's pods, of a job's, or of those of some jobs."""
     labels = {"tfcluster.dev/cluster": "demo", **({"tfcluster.dev/job": job} if job else {})}
     chosen = [{"key": "tfcluster.dev/job", "operator": "In", "values": list(among)}] if among else []
     return {"matchLabels": labels, **({"matchExpressions": chosen} if chosen else {})}
@@ -48,7 +48,7 @@ OTHER_PORTS = {"ports": [UP_TO, BEYOND, *REST]}
 TASK_PORT = [{"protocol": "TCP", "port": 2222}]
 
 
-# --- what the policies say
+# --- the policies
 def test_mode_cluster_is_one_policy():
     (policy,) = policies_of(make_cluster(isolation=CLUSTER))
     assert (policy.name, policy.job) == ("demo", "")
@@ -107,7 +107,7 @@ def test_device_filters_are_policies(jobs, selected, reached_by):
 
 
 def test_task_that_no_other_may_reach_has_no_rule_for_its_port():
-    """A rule without peers would let all pods in."""
+    """A rule without peers would allow all pods."""
     alone = specs({"evaluator": {}}, {**FILTERS, "portScope": "All"})
     assert list(alone.values()) == [{"podSelector": selector("evaluator"), "policyTypes": ["Ingress"]}]
 
@@ -145,7 +145,7 @@ def policy_of_somebody_else(selector: dict[str, Any], *types: str) -> dict[str, 
 
 
 def test_other_ports_are_left_to_the_policy_that_selects_the_pods_already():
-    """Policies are a union: what opens the other ports would cancel somebody's default-deny."""
+    """Policies are additive: a rule that opens the other ports would cancel a user's default-deny."""
     cluster, world = make_cluster(isolation=CLUSTER), InMemoryWorld()
     world.create("NetworkPolicy", policy_of_somebody_else({}, "Ingress"))
     world.settle(cluster)
@@ -195,7 +195,7 @@ def test_jobs_that_are_governed_elsewhere_have_policies_of_their_own():
 
 
 def test_guests_have_a_policy_of_their_own_where_there_are_several():
-    """A list of peers may be long, and the policies many: it stands once."""
+    """A list of peers can be long, and the policies many: the list is stored once."""
     guests = [{"podSelector": {"matchLabels": {"app": "notebook"}}}]
     jobs = {**FILTERED, "ps": {**FILTERED["ps"], "port": 3000}}
     policies = specs(jobs, {**FILTERS, "allowFrom": guests})
@@ -289,7 +289,7 @@ def test_policies_come_before_the_pods_and_the_pods_need_them():
     ],
 )
 def test_policy_that_cannot_be_used_holds_up_the_pods(change, reason, words):
-    """A policy that the operator cannot write protects nothing."""
+    """A policy that the operator cannot write does not protect the pods."""
     cluster, world = running(isolation=CLUSTER)
     world.edit("NetworkPolicy", "demo", change)
     world.delete("Pod", "demo-worker-0", force=True)
@@ -334,7 +334,7 @@ def test_edit_of_the_filters_reaches_the_policies_and_replaces_no_pod():
     assert world.plan(edited).actions == ()
 
 
-# --- what the spec says
+# --- the spec
 @pytest.mark.parametrize(("field", "value"), [("mode", "Some"), ("portScope", 7), ("allowFrom", [3])])
 def test_isolation_that_cannot_be_read_is_named(field, value):
     with pytest.raises(InvalidSpecError, match=rf"spec\.isolation\.{field}"):

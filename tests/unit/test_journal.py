@@ -1,4 +1,4 @@
-"""What passes leave in the metrics and in the log, pass by pass and second by second, over the world of http_world."""
+"""The effect of reconciles on metrics and log, second by second, over the world of http_world."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Told:
         self.session.clusters["demo"] = {**body, "metadata": metadata, "spec": {**body["spec"], **spec}}
 
     def hear(self) -> None:
-        """Take in the event of an edit, before the pass over it."""
+        """Receive the event of an edit, before its reconcile."""
         body = self.session.clusters["demo"]
         self.operator.parents.put(body)
         self.operator.reconciler.heard_of(KEY, body["metadata"]["uid"])
@@ -61,7 +61,7 @@ ALL_STARTING = {("chief", "starting"): 1, ("ps", "starting"): 1, ("worker", "sta
 
 @virtual
 async def test_report_that_cannot_be_written_is_told_all_the_same():
-    """While the API server rejects the status, the metrics tell what is true, and the log says so once."""
+    """While the API server rejects the status, the metrics have the true state, and the log says so once."""
     told = Told(declared(when(QUOTA, "PATCH tfclusters")))
     await told.passes(4)
     figures = told.figures()
@@ -92,7 +92,7 @@ async def test_tasks_that_are_not_looked_after_are_not_counted(change):
 
 @virtual
 async def test_cluster_of_another_controller_is_not_counted():
-    """A TFCluster that spec.managedBy hands to somebody else is none of ours."""
+    """spec.managedBy gives the TFCluster to another controller."""
     told = Told(declared())
     told.operator.parents.put(make_body(JOBS, managedBy="example.test/other"))
     assert told.figures() == Figures()
@@ -100,7 +100,7 @@ async def test_cluster_of_another_controller_is_not_counted():
 
 @virtual
 async def test_delivery_lasts_from_the_edit_until_the_last_pod_is_told():
-    """An edit is heard, its view is refused for a while, then told: the time between is one delivery, to the second."""
+    """After an edit, its view is rejected for a while, then delivered: both are one delivery, to the second."""
     broken = [False]
     session = declared(lambda one: QUOTA if broken[0] and one.brief.startswith("PATCH pods") else None)
     told = Told(session)
@@ -110,7 +110,7 @@ async def test_delivery_lasts_from_the_edit_until_the_last_pod_is_told():
     told.edit(jobs=make_body({**JOBS, "worker": 3})["spec"]["jobs"])
     began = asyncio.get_running_loop().time()
     told.hear()
-    await asyncio.sleep(5)  # other clusters have their turn first
+    await asyncio.sleep(5)  # other clusters are reconciled first
     await told.passes(3, every=1.0)
     assert told.figures().undelivered_oldest >= 2
     broken[0] = False
@@ -138,7 +138,7 @@ async def test_epochs_are_counted_once_by_an_operator_that_takes_over():
 
 @virtual
 async def test_what_goes_on_being_refused_is_logged_once(caplog):
-    """A rejection that lasts is one warning; another one is told, and one after an edit; none quotes a value."""
+    """A permanent rejection is one warning; another one is logged, and one after an edit; no warning quotes a value."""
     refusal = Refusal(422, "Invalid", 'env: Invalid value: "SECRET"')
     session = declared(when(refusal, "POST pods demo-worker", "PATCH tfclusters"))
     caplog.set_level(logging.WARNING)
@@ -162,7 +162,7 @@ async def test_what_goes_on_being_refused_is_logged_once(caplog):
 @pytest.mark.parametrize("limit", [0, 1], ids=["no failed pod is kept", "one failed pod is kept"])
 @virtual
 async def test_pods_that_restart_together_are_counted_once_each(limit):
-    """The pod that failed is one of them, whether it is deleted or kept for its log."""
+    """The failed pod is one of them, whether it is deleted or kept for its log."""
     session = declared()
     jobs = {"worker": {"replicas": 3, "restartScope": "Job"}}
     session.clusters["demo"] = make_body(jobs, generation=3, failedPodsHistoryLimit=limit)

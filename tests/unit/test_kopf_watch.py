@@ -1,6 +1,6 @@
-"""kopf's watch of TFClusters, with the real kopf and a small API server: it comes back from whatever ends it.
+"""kopf's watch of TFClusters, with the real kopf and a small API server: it recovers from every interruption.
 
-The server and the watch share a loop in virtual time, so no test waits for a pause.
+The server and the watch share a loop in virtual time, so no test waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLOCK = Clock(wall=now, elapsed=now)
 
 
 class Ear:
-    """Hears what the watch tells; ``alive`` is what an engine would hold to exist."""
+    """Receives the watch's events; ``alive`` are the objects that an engine would consider existing."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str | None, str]] = []
@@ -111,7 +111,7 @@ played = functools.partial(virtual, patience=0.001)
 
 @played
 async def test_the_kind_may_come_late(caplog):
-    """Before the definition exists the operator waits, says so once, and then serves what comes."""
+    """Before the CRD exists the operator waits, says so once, and then serves new TFClusters."""
     server = SmallServer()
     server.kind_served = server.kind_discovered = False
     caplog.set_level(logging.WARNING, "tfcluster_operator")
@@ -135,7 +135,7 @@ async def test_the_kind_may_come_late(caplog):
 @pytest.mark.parametrize("code", [500, 504, 410])
 @played
 async def test_an_error_in_the_stream_is_survived(code):
-    """After an ERROR event, of whatever code, the watch is opened again, and tells what it missed."""
+    """After an ERROR event with any code, the watch is opened again, and reports the missed events."""
     server = SmallServer()
     server.put("x")
     async with scene(server) as found:
@@ -150,7 +150,7 @@ async def test_an_error_in_the_stream_is_survived(code):
 
 @played
 async def test_the_kind_may_be_deleted_and_made_again():
-    """With its definition gone the operator is not ready; with it back it serves again, in the same process."""
+    """Without its CRD the operator is not ready; when it exists again, the same process serves it."""
     server = SmallServer()
     server.put("x")
     async with scene(server) as found:
@@ -168,7 +168,7 @@ async def test_the_kind_may_be_deleted_and_made_again():
 
 @played
 async def test_a_refused_namespace_keeps_no_other_waiting():
-    """Where one namespace is closed forever, the other is served; when it opens, it is served too."""
+    """If one namespace is forbidden, the other is served; when it is permitted, it is served too."""
     server = SmallServer()
     server.refused["closed"] = 403
     server.put("x", "open")
@@ -189,7 +189,7 @@ async def test_a_refused_namespace_keeps_no_other_waiting():
 
 @played
 async def test_a_namespace_closed_while_it_is_watched_disturbs_no_other():
-    """A namespace that goes with its Role ends its own watch alone: the other one's is never opened again."""
+    """A namespace that is deleted with its Role ends only its own watch: the other one is never opened again."""
     server = SmallServer()
     async with scene(server, "gone", "kept") as found:
         await until(lambda: server.watches["gone"] and server.watches["kept"], "both are watched")
@@ -205,7 +205,7 @@ async def test_a_namespace_closed_while_it_is_watched_disturbs_no_other():
 @pytest.mark.parametrize("left", [{"x"}, set()], ids=["one of two", "all"])
 @played
 async def test_what_vanished_in_a_gap_is_found(left):
-    """What was deleted while no watch was open is found after the next list, also when the list is empty."""
+    """Objects that were deleted without an open watch are found with the next list, also if it is empty."""
     server = SmallServer()
     for name in ("x", "y"):
         server.put(name)
@@ -221,7 +221,7 @@ async def test_what_vanished_in_a_gap_is_found(left):
 
 @played
 async def test_what_comes_during_the_count_lives():
-    """A TFCluster that is made while the answer of the count is on its way is not held to have vanished."""
+    """A TFCluster that is created while the response of the count is under way is not considered deleted."""
     server = SmallServer()
     server.put("x")
     async with scene(server) as found:
@@ -267,7 +267,7 @@ async def test_a_watch_that_ends_at_once_is_no_flood():
 
 @played
 async def test_a_401_leaves_the_connections_open():
-    """A token that the server rejects for a while ends the watch, and neither the session nor the process."""
+    """If the server rejects a token for a while, the watch ends, but neither the session nor the process."""
     server = SmallServer()
     server.put("x")
     async with scene(server) as found:
@@ -283,7 +283,7 @@ async def test_a_401_leaves_the_connections_open():
 
 @played
 async def test_discovery_that_lags_is_waited_for(monkeypatch):
-    """Where the server lists TFClusters and does not yet tell of the kind, kopf is started again until it finds it."""
+    """If the server lists TFClusters but discovery does not include the kind, kopf is started again until it does."""
     monkeypatch.setattr(kopf_watch, "_DISCOVERY", 1.0)
     server = SmallServer()
     server.kind_discovered = False
@@ -297,7 +297,7 @@ async def test_discovery_that_lags_is_waited_for(monkeypatch):
 
 @played
 async def test_signals_stay_ours():
-    """Kopf takes SIGTERM at each start; it is taken back each time, so the operator ends in its own order."""
+    """Kopf installs a SIGTERM handler at each start; it is replaced each time, so the operator ends in order."""
     server = SmallServer()
     async with scene(server) as found:
         for _ in range(2):

@@ -1,6 +1,6 @@
-"""What a real kubelet says of a pod on its way out, step by step, and what each step means.
+"""The status that a real kubelet writes about a terminating pod, step by step, and its meaning.
 
-The steps are those that a kubelet of Kubernetes 1.37 was seen to write.
+The steps were recorded with a kubelet of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ EARLIER = "2026-11-21T09:58:10Z"
 def pod(phase: str, code: int | None, finished: str | None = FINISHED, *, grace=None, told_of=0, **more: Any) -> Any:
     """Read a pod as the operator does.
 
-    ``grace`` is its deletionGracePeriodSeconds, None while it is not deleted; ``told_of`` is the generation of which
-    its status speaks, 0 where the server is too old to tell; ``more`` are the states of other containers.
+    ``grace`` is its deletionGracePeriodSeconds, None while it is not deleted; ``told_of`` is the observedGeneration of
+    its status, 0 on an old server; ``more`` are the states of other containers.
     """
     state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": finished}}
     states = {"task": state, **more}
@@ -70,7 +70,7 @@ def test_end_that_we_saw_before_the_deletion_counts(code, ending):
 
 
 def test_time_of_an_end_proves_nothing():
-    """The node's clock says that the program ended before the deletion; it may be wrong."""
+    """By the node's clock, the program ended before the deletion; the clock can be wrong."""
     assert ending_of(pod("Running", code=1, finished=EARLIER, grace=1)) is None
     assert ending_of(pod("Running", code=1, finished=EARLIER, grace=1).seen(None, 100.0)) is None
 
@@ -88,7 +88,7 @@ def test_pod_is_at_rest_when_no_container_runs():
 
 
 def end_as_the_kubelet_does(world: InMemoryWorld, code: int) -> None:
-    """Let the container end; the phase is left as it was."""
+    """End the container without a change of the phase."""
     ended = {"exitCode": code, "finishedAt": timestamp(world.now)}
     statuses = [{"name": "task", "state": {"terminated": ended}}]
     world.edit("Pod", "demo-worker-0", {"status": {"containerStatuses": statuses}})

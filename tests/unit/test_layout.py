@@ -1,4 +1,4 @@
-"""The layout of the sources: what would break imports or hide where things are decided."""
+"""The layout of the sources: mistakes that break imports or hide decisions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ def test_the_folder_operator_is_no_package():
 
 
 def test_import_operator_is_the_standard_librarys():
-    """The folder of our sources does not stand in for the module."""
     assert Path(sysconfig.get_path("stdlib")) == Path(operator.__file__).parent
 
 
 def test_every_reason_is_used_and_distinct():
-    """A reason that nothing gives misleads whoever alerts on it; two names for one are one too many."""
+    """An unused reason misleads users with alerts on it; two names for one reason are one too many."""
     declared = {name: value for name, value in vars(reasons).items() if name.isupper()}
     used = {
         node.attr
@@ -40,11 +39,11 @@ def test_every_reason_is_used_and_distinct():
 
 
 def test_every_reason_is_camel_case():
-    """Scripts and alerts match on reasons, so they look as Kubernetes' conventions say."""
+    """Scripts and alerts match on reasons, so they follow Kubernetes' conventions."""
     assert [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())] == []
 
 
 def test_no_two_test_files_share_a_name():
-    """Files of one name cannot be collected together: pytest imports a test file by its name alone."""
+    """Two files with one name cannot be collected together: pytest imports a test file by its name alone."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []

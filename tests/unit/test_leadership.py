@@ -1,4 +1,4 @@
-"""The election in virtual time: who leads, from when, until when; and never two at once."""
+"""The election in virtual time: which candidate leads, from when and until when; and never two simultaneously."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster_operator.kube.election import Election, Record, claim
 
 @among(3)
 async def test_one_of_three_leads_and_stays_and_its_release_is_followed_within_a_second(world: World):
-    """A standby that stops leaves the Lease alone."""
+    """A standby that stops does not change the Lease."""
     leader, stops, standby = await led(world)
     assert now() - world.began < 1
     await asyncio.sleep(900)
@@ -48,7 +48,7 @@ async def test_a_standby_follows_a_crash_within_the_lease_and_two_seconds(world:
 
 @among(3)
 async def test_three_candidates_survive_crash_after_crash(world: World):
-    """Each crash is followed by exactly one of those left; a process that comes back stands by."""
+    """After each crash, exactly one of the remaining ones leads; a restarted process is a standby."""
     await led(world)
     for _ in range(5):
         leader = await world.someone_leads()
@@ -64,7 +64,7 @@ def nothing(leader: Candidate) -> None:
 
 
 def lose_answers(leader: Candidate) -> None:
-    """Let renewals arrive whose answers are lost: the version changes under the leader, which reads and continues."""
+    """Lose the responses of renewals that succeed: the version changes, and the leader reads and continues."""
     leader.line.answers_lost += [(now() + start, now() + start + 4) for start in range(0, 400, 20)]
 
 
@@ -88,7 +88,7 @@ async def test_slow_answers_lost_answers_and_nine_seconds_without_any_cost_no_le
 
 @among(2)
 async def test_the_fence_falls_ten_seconds_after_the_last_good_renewal(world: World):
-    """A leader that cannot renew acts for 10 s after its last renewal was sent; then its process ends, by name."""
+    """A leader that cannot renew acts for 10 s after its last renewal was sent; then its process ends with a reason."""
     leader, standby = await led(world)
     await asyncio.sleep(9)
     cut = now()
@@ -113,7 +113,7 @@ async def test_a_claim_whose_answer_is_lost_is_found_again(world: World):
 
 @among(2)
 async def test_a_process_that_stood_still_may_not_write(world: World):
-    """After a stop of 11 s, by the clock that counts sleep, the fence is down before any task of the process ran."""
+    """After a stop of 11 s, by the clock that counts sleep, the fence is closed before any task of the process runs."""
     leader, _ = await led(world)
     await asyncio.sleep(5)
     leader.ahead += 11
@@ -125,7 +125,7 @@ async def test_a_process_that_stood_still_may_not_write(world: World):
 
 @among(2)
 async def test_a_claim_that_left_late_takes_nothing(world: World):
-    """A standby that stopped between its look and its claim is rejected: the version is another by now."""
+    """A standby that stopped between its read and its claim is rejected: the version has changed."""
     leader, late = await led(world)
     await asyncio.sleep(5.1)
     late.line.writes_held = asyncio.Event()
@@ -167,7 +167,7 @@ async def test_a_deleted_lease_is_made_again_by_its_holder_and_free_when_a_dead_
 
 @among(2)
 async def test_a_lease_that_is_not_there_is_free_after_a_whole_claim(world: World):
-    """A holder unknown to the candidate would make it again."""
+    """A holder that the candidate has not observed would create it again."""
     leader, standby = await led(world)
     await asyncio.sleep(TIMING.renew / 2)
     world.server.record = None
@@ -182,7 +182,7 @@ async def test_a_lease_that_is_not_there_is_free_after_a_whole_claim(world: Worl
 
 @among(2)
 async def test_a_lease_that_was_not_there_may_have_a_holder_by_now(world: World):
-    """A candidate that saw none, and then had no answer for a while, waits for a whole claim again."""
+    """A candidate that found none, and then got no response for a while, waits for a whole claim again."""
     (blind, other), world.server.record = world.candidates, None
     blind.start()
     await asyncio.sleep(1.5)
@@ -231,7 +231,7 @@ async def test_a_lease_given_to_another_ends_the_leader(world: World):
 
 @among(1)
 async def test_a_claim_longer_than_ours_is_honoured(world: World):
-    """How long a claim lasts is what its holder wrote, as a version with another setting may."""
+    """The holder's value decides how long a claim lasts, as a version with another setting can hold it."""
     world.server.record = Record("old", 40, "", "", transitions=3, version="1")
     await led(world)
     assert 40 <= now() - world.began <= 41.5
@@ -240,7 +240,7 @@ async def test_a_claim_longer_than_ours_is_honoured(world: World):
 
 @among(2)
 async def test_a_release_survives_a_renewal_that_was_cut_off(world: World):
-    """A renewal under way when the leader stops changes the version; the release reads again, and succeeds."""
+    """A pending renewal when the leader stops changes the version; the release reads again, and succeeds."""
     leader, standby = await led(world)
     leader.line.latency = 1.0
     await asyncio.sleep(0.1)
@@ -255,7 +255,7 @@ async def test_a_release_survives_a_renewal_that_was_cut_off(world: World):
 
 @among(1)
 async def test_a_refusal_is_logged_once_and_shown(world: World, caplog):
-    """Without the permission to the Lease a candidate does not lead; the log says so once, /readyz while it lasts."""
+    """Without permission for the Lease a candidate does not lead; the log says so once, /readyz for the whole time."""
     caplog.set_level(logging.INFO)
     (candidate,) = world.candidates
     candidate.line.refusal = errors.ApiError(status=403, reason="Forbidden", message="no leases for you")
@@ -272,7 +272,7 @@ async def test_a_refusal_is_logged_once_and_shown(world: World, caplog):
 
 @among(1)
 async def test_times_are_written_as_client_go_writes_them(world: World):
-    """The Lease carries times in RFC 3339 with microseconds, in UTC."""
+    """The Lease has times in RFC 3339 with microseconds, in UTC."""
     (candidate,) = world.candidates
     candidate.wall = 1_700_000_000.25 - now()
     await led(world)
@@ -286,7 +286,7 @@ async def test_times_are_written_as_client_go_writes_them(world: World):
 
 
 def test_a_claim_keeps_its_number_an_int32_and_fills_in_when_the_lease_was_taken():
-    """The count starts again at 0: the server would refuse one more than an int32 forever."""
+    """The count starts again at 0: the server would reject anything above an int32 forever."""
     edited = Record("other", 15, "", "", transitions=2**31 - 1, version="7")
     assert claim(edited, me="other", duration=15, now=1_700_000_100.0).acquired == "2023-11-14T22:15:00.000000Z"
     assert claim(edited, me="me", duration=15, now=0.0).transitions == 0
@@ -306,7 +306,7 @@ def test_an_operator_alone_leads_until_it_resigns():
 spans = st.lists(
     st.tuples(st.floats(0, 120), st.floats(0.1, 30)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=4
 )
-#: When something happens, to which candidate, and what.
+#: The time of an event, its candidate, and the event.
 troubles = st.lists(
     st.tuples(
         st.floats(0, 120),
@@ -327,7 +327,7 @@ troubles = st.lists(
 )
 @among(3)
 async def test_never_two_act_at_once(world: World, latencies, lost, unanswered, happens):
-    """Whatever is slow, lost, crashed, stopped, stepped or deleted, at most one acts; and in the end one does."""
+    """For any slow, lost, crashed, stopped, stepped or deleted part, at most one acts; and in the end one does."""
     for candidate, latency, requests, answers in zip(world.candidates, latencies, lost, unanswered, strict=True):
         candidate.line.latency = latency
         candidate.line.requests_lost = [(a + world.began, b + world.began) for a, b in requests]

@@ -1,4 +1,4 @@
-"""What only the operator can know is read from the status as it was written, and evidence is told from reports."""
+"""The operator's own record is read from the status as it was written; evidence is distinguished from reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ AT = 1_800_000_000.123
 
 
 def write(known: Ledger) -> dict:
-    """Spell a ledger as the status does."""
     conditions = []
     if known.verdict is not None:
         verdict = known.verdict
@@ -94,7 +93,7 @@ def test_indices_are_spelled_as_indexed_jobs_do(indices, text):
 
 @pytest.mark.parametrize("text", [None, "x", "1-x", "-4", "3-1", "0-9999999", ",,"])
 def test_indices_that_are_none_are_left_out(text):
-    """What anybody wrote into the status is read without harm, and a huge range costs nothing."""
+    """Any text in the status is read without harm, and a huge range is cheap."""
     assert ledger.read_indices(text) == set()
     assert ledger.read_indices(f"5,{text or ''},6") == {5, 6}
 
@@ -137,7 +136,7 @@ def test_new_evidence_tells_more(known, changes, before):
     ],
 )
 def test_report_tells_no_more(known, changes, before):
-    """What a crash may lose, or what shrank, costs no write before the actions."""
+    """A part that a crash can lose, or that shrank, is not written before the actions."""
     assert not known.with_job("worker", **changes).tells_more_than(before)
 
 

@@ -1,4 +1,4 @@
-"""What the conditions say of a cluster's life: its end, its suspension, its rollouts, and what waits."""
+"""The conditions in a cluster's life: its end, its suspension, its rollouts, and its waits."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def world():
     ],
 )
 def test_end_is_one_of_two(world, kind, reason, ready, stalled):
-    """One condition is True with the verdict's words, the other False and Finished; kstatus reads the end as its own.
+    """One condition is True with the verdict's message, the other False and Finished; kstatus has its own.
 
-    Ready is True of what has succeeded, and Stalled of what has failed.
+    Ready is True after success, and Stalled after failure.
     """
     conditions = said(make_cluster(), world, Ledger(verdict=Verdict(kind, reason, "the words")))
     other = {"Failed": "Succeeded", "Succeeded": "Failed"}[kind]

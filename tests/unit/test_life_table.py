@@ -63,7 +63,7 @@ MEETINGS: Final = tuple(life_scenarios.possible())
 
 
 def test_table_has_every_state_and_event():
-    """A dash stands exactly where an event cannot meet a state."""
+    """A dash is exactly where an event cannot occur in a state."""
     assert [state for state, *_ in ROWS] == list(life_scenarios.STATES)
     assert HEADER[1:] == list(life_scenarios.EVENTS)
     assert {cell for cell, action in CELLS.items() if action == "-"} == life_scenarios.IMPOSSIBLE
@@ -107,7 +107,7 @@ def test_failures_are_named(event, reason):
     ],
 )
 def test_end_of_a_pod_is_judged_by_what_it_reports(word, where, meaning):
-    """Each row decides whatever later ones say: the program has ended with 1, or with the code that the row names."""
+    """Each row has priority over later ones: the program has ended with 1, or with the code in the row."""
     code = int(word) if where == "exit code" else 1
     reason = word if where == "container" else "Error"
     ended = [{"name": "task", "state": {"terminated": {"exitCode": code, "reason": reason}}}]

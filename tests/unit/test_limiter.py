@@ -1,4 +1,4 @@
-"""The window over requests: how it grows and shrinks, who is served first, and that no place is lost."""
+"""The window over requests: how it grows and shrinks, the order of requests, and that no slot is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
-    """The clock that the limiter reads; it stands still unless a test moves it."""
+    """The limiter's clock; it stops unless a test moves it."""
     clock = SimpleNamespace(seconds=100.0)
     monkeypatch.setattr(
         AdaptiveLimiter.__init__,
@@ -25,7 +25,7 @@ def now(monkeypatch):
 
 
 async def count_admitted(limiter: AdaptiveLimiter, requests: int) -> int:
-    """Return how many of so many requests the window lets through at once."""
+    """Return how many of this number of requests the window admits immediately."""
     admitted = 0
     done = asyncio.Event()
 
@@ -75,7 +75,7 @@ def test_the_window_grows_with_answers_and_shrinks_with_refusals(now, start, hap
 
 @virtual
 async def test_waiting_requests_are_served_in_order():
-    """First come, first served: no cluster starves. A newcomer does not overtake those who wait."""
+    """First come, first served: no cluster starves. A new request does not overtake waiting ones."""
     served: list[int] = []
     limiter = AdaptiveLimiter(start=2)
 
@@ -141,7 +141,7 @@ async def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on
     async def hold_and_cancel_the_next() -> None:
         async with limiter.slot():
             await release.wait()
-        # In the same step in which the place was given away: the next has it and does not know yet.
+        # In the same step in which the slot was assigned: the next request has it, but has not run yet.
         first.cancel()
 
     holders = [asyncio.create_task(hold_and_cancel_the_next()), asyncio.create_task(_hold(limiter, 5))]
@@ -164,7 +164,7 @@ async def _pass_through(limiter: AdaptiveLimiter, *, urgent: bool) -> None:
 
 @virtual
 async def test_requests_without_a_place_are_waiting():
-    """Both kinds count, until they have their place."""
+    """Both kinds count, until they have a slot."""
     limiter = AdaptiveLimiter(start=1.0)
     async with limiter.slot():
         waiting = [asyncio.create_task(_pass_through(limiter, urgent=urgent)) for urgent in (True, False, False)]

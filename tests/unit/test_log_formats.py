@@ -1,4 +1,4 @@
-"""The log as text and as JSON, and what a server's words lose on their way into it."""
+"""The log as text and as JSON, and how server messages are redacted in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(message: str = "replaced %d pods", *, exc_info: Any = None, **extra: 
 
 
 def test_text_and_json_hold_the_same():
-    """Time, level, logger, message, and the fields in their order; a line break in a message does not end the line."""
+    """Time, level, logger, message, and the fields in order; a line break in a message does not end the line."""
     fields = {"cluster": "team/c", "generation": 3, "reasons": ["PodFailed", "Created"], "objects": {"PodFailed": 2}}
 
     assert logs.Text().format(record(fields=fields)) == (
@@ -95,12 +95,12 @@ MASKED = {
 
 @pytest.mark.parametrize("words", MASKED, ids=lambda words: words[:20])
 def test_words_of_a_server_lose_what_is_quoted(words):
-    """A server quotes the values that it rejects, and one of them may be a secret."""
+    """A server quotes the values that it rejects, and one of them can be a secret."""
     assert errors.masked(words) == MASKED[words]
 
 
 def test_example_in_the_documentation_is_a_real_line():
-    """The line of JSON in operating.md is what the operator writes, and stands among the lines of text, too."""
+    """The line of JSON in operating.md is a real line of the operator, and also shown as text."""
     (example,) = re.findall(r"```json\n(.+)\n```", section_on_logs())
     shown = json.loads(example)
     written = record("%s", fields={name: shown[name] for name in shown if name in documented_fields()})

@@ -1,4 +1,4 @@
-"""Pods that are lost, and pods that the operator deletes: what is counted, what is written first, and what is not."""
+"""Lost pods, and pods that the operator deletes: what is counted, what is written first, and what is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfcluster_operator.plan.actions import Create, Delete
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 
 
-# --- what was done
+# --- actions
 def _done(known, *actions):
     return enter_done(call_roll(make_cluster({"worker": 3}), Observed()), known, actions).of("worker")
 
@@ -68,7 +68,7 @@ ALL_STARTED = Ledger(jobs={"worker": JobRecord(started=frozenset({0, 1, 2}), fai
     ],
 )
 def test_deleted_pod_should_no_longer_exist(kind, reason, entered_first, started, failing):
-    """What was deleted by force was taken away by others; an edit may cure a failure, and does not wait for it."""
+    """A deletion by force is counted as a loss; an edit can resolve a failure, and does not wait for it."""
     delete = Delete(kind, "demo-worker-1", "uid", reason, force=reason == reasons.FORCED)
     record = _done(ALL_STARTED, delete)
     assert (record.started, set(record.failing)) == (started, failing)
@@ -96,15 +96,15 @@ def test_pod_that_we_delete_is_not_missed_while_it_terminates():
     ids=["none", "debug", "resize"],
 )
 def test_pod_that_was_deleted_and_then_edited_has_not_failed(edit):
-    """It ended by the SIGTERM of its deletion, and the operator saw it terminate while its program ran.
+    """The SIGTERM of its deletion ended it, and the operator observed its termination while its program ran.
 
-    A finalizer, or a slow neighbour of its main container, keeps it while somebody debugs or resizes it: that counts
-    its generation up, and the kubelet's word of its end is of the generation before.
+    A finalizer, or a slow neighbour of its main container, keeps it while a user debugs or resizes it: that increments
+    its generation, and the kubelet's status of its end is of the previous generation.
     """
     cluster, world = running({"worker": {"replicas": 2, "restartPolicy": "Never"}}, resolver={"delivery": "None"})
     world.plan(cluster)
     world.delete("Pod", "demo-worker-1")
-    world.plan(cluster)  # the operator sees it terminate, and its program runs
+    world.plan(cluster)  # the operator observes its termination while its program runs
     assert world.objects["Pod", "demo-worker-1"]["metadata"]["generation"] == 2
     ended = {"name": "task", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}
     statuses = [ended, {"name": "proxy", "state": {"running": {}}}]
@@ -136,7 +136,7 @@ def test_vanished_pod_is_replaced_before_its_loss_is_written(runs):
 
 @pytest.mark.parametrize(("number", "replaced"), [(5, 5), ("1000000000", 0), ("many", 0)])
 def test_the_last_pod_of_a_task_has_the_count_of_its_losses(number, replaced):
-    """No status could be written, and the operator died; a number that cannot be one would go into the status."""
+    """No status could be written, and the operator crashed; an invalid number would be copied into the status."""
     cluster, world = running({"worker": 2})
     written = world.ledger
     _tell(world, "demo-worker-0", number)

@@ -1,4 +1,4 @@
-"""The objects that are written, field by field."""
+"""The objects that the operator writes, field by field."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_main_container_is_noted(names, main):
 
 
 def test_our_environment_comes_first_and_wins():
-    """A user's variable may build on ours by $(NAME); one of our names is ours."""
+    """A user's variable can refer to ours with $(NAME); ours cannot be overridden."""
     env = [{"name": "TFCLUSTER_JOB", "value": "mine"}, {"name": "ME", "value": "$(TFCLUSTER_JOB)"}]
     built = pod({"spec": {"containers": [{"name": "task", "env": env}]}})["spec"]["containers"][0]["env"]
     assert [one["name"] for one in built] == ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS", "ME"]
@@ -155,7 +155,7 @@ def test_every_container_is_in_the_cluster():
 
 
 def test_the_template_stays_as_it_is():
-    """Its volumes and mounts come before ours, in the pod."""
+    """Its volumes and mounts come before ours in the pod."""
     mount, data = {"name": "data", "mountPath": "/data"}, {"name": "data", "emptyDir": {}}
     container = {"name": "a", "env": [], "volumeMounts": [mount]}
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], "volumes": [data]}}
@@ -168,7 +168,7 @@ def test_the_template_stays_as_it_is():
     assert template == before
 
 
-# --- what delivers the resolver into a pod, and what it leaves alone
+# --- what delivers the resolver into a pod, and what stays unchanged
 ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
 SERVE = ["python3", "-m", "tfcluster_resolver", "serve"]
 IDENTITY = ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS"]
@@ -181,14 +181,13 @@ def spec_of(
     serves: bool = False,
     **spec: Any,
 ) -> Any:
-    """Build the spec of the pod of a worker with these containers, on port 2345."""
     template = {"spec": {"containers": containers, **spec}}
     cluster = make_cluster({"worker": {"port": 2345, "taskServer": serves, "template": template}})
     return build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="d", attempt=0, resolver=resolver)["spec"]
 
 
 def search_path(container: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give a container's environment but for the task's identity, for the search path of one that had ``container``."""
+    """Return a container's environment without the task's identity, for the search path ``container``."""
     env = spec_of([{"name": "a", "command": ["x"], **container}])["containers"][0]["env"]
     assert [one["name"] for one in env[:3]] == IDENTITY
     return env[3:]

@@ -1,4 +1,4 @@
-"""What ``matrix`` prints: which task sees which and by which filter, and what this task cannot know."""
+"""The output of ``matrix``: which task sees which, the filter that decides, and what is unknown to this task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def text(view: contract.View = VIEW, own: Task | None = CHIEF) -> list[str]:
 
 
 def test_filter_may_show_some_devices_of_a_task():
-    """A filter for a type of devices shows these alone, and tasks that hold none of them not at all; all have a CPU."""
+    """A filter for a type of devices shows only these, and hides tasks that do not have any; all have a CPU."""
     held = {"worker": contract.JobAccelerators(limits={GPU: 2}, tasks={1: {GPU: 0}})}
     assert text(filtered("/device:GPU:1", "/job:ps", accelerators=held))[1:6] == [
         "/job:chief/task:0 sees",
@@ -53,7 +53,7 @@ def test_filter_may_show_some_devices_of_a_task():
 
 
 def test_view_of_a_task_without_filters_is_complete():
-    """What filters hide from a task, its view does not hold; and outside of the pods that is not known."""
+    """The view of a task does not include tasks that filters hide; outside of the pods this is unknown."""
     filtered_task, hidden_task = Task("worker", 1, "w1:1"), Task("worker", 7, "w7:1")
     assert matrix.is_complete(Membership(view=VIEW, own=CHIEF))
     for own in (filtered_task, hidden_task, Task("evaluator", 0, "e:1"), None):
@@ -62,7 +62,7 @@ def test_view_of_a_task_without_filters_is_complete():
 
 @pytest.mark.parametrize("own", [Task("worker", 7, "w7:1"), Task("evaluator", 0, "e:1")])
 def test_own_filters_that_the_view_does_not_hold_are_unknown(own):
-    """A task that its view does not show sees what is there, by filters that are not."""
+    """A task that its view hides sees other tasks, with unknown filters."""
     (mine,) = [one for one in rows(own=own) if (one.job, one.start) == (own.job, own.index)]
     assert (mine.filters, mine.hidden, {one.by for one in mine.sees}) == (None, (), {()})
 
@@ -75,7 +75,7 @@ def test_sparse_view_has_rows_for_what_it_shows():
 
 
 def test_a_lone_task_is_not_in_its_own_row():
-    """A row of one task leaves that task out of the range that it is in, wherever it stands there."""
+    """The row of one task leaves it out of the range that contains it, at any position."""
     by_job = ("/job:worker",)
     middle = view_of({"worker": ("w0:1", "w1:1", "w2:1")}, device_filters={"worker": (FilterRange(1, 2, by_job),)})
     assert rows(middle, None)[1].sees == (Sight("worker", 0, 1, by_job), Sight("worker", 2, 3, by_job))
@@ -157,7 +157,7 @@ ISOLATED = replace(VIEW, isolation="DeviceFilters")
 
 
 def test_policies_block_only_tasks_of_which_neither_sees_the_other():
-    """Rows split where the network treats tasks differently: worker 2 sees worker 1, and not worker 0."""
+    """Rows split where the network treats tasks differently: worker 2 sees worker 1, but not worker 0."""
     found = rows(ISOLATED)
 
     assert {(one.job, one.start): one.hidden for one in found} == {
@@ -171,7 +171,6 @@ def test_policies_block_only_tasks_of_which_neither_sees_the_other():
 
 
 def test_within_the_cluster_no_other_isolation_blocks():
-    """Under mode Cluster all tasks reach each other, whatever their filters hide."""
     assert rows() == rows(replace(VIEW, isolation="Cluster")) == rows(replace(VIEW, isolation=""))
 
 

@@ -1,4 +1,4 @@
-"""The garbage collector of the API server in memory: what goes with its owners, and when."""
+"""The garbage collector of the API server in memory: what is deleted with its owners, and when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from unit.memory_world import make_kube, named, owned, pod, refusal_of
 
 @asynccontextmanager
 async def collecting():
-    """Run the collector of a server while a test acts."""
     kube = make_kube()
     collector = asyncio.create_task(kube.collect_garbage(delay=0.5))
     await asyncio.sleep(0.1)
@@ -34,7 +33,7 @@ def owner(kube, name="o"):
 
 @collected
 async def test_memory_kubernetes_dependants_go_after_a_delay(kube):
-    """In the background: the owner at once, what it owned after the delay, and so on down the line."""
+    """In the background: the owner immediately, its dependants after the delay, and so on recursively."""
     child = kube.create("configmaps", "default", owned("child", owner(kube)))
     kube.create("configmaps", "default", owned("grandchild", child))
     kube.create("configmaps", "default", named("stranger"))
@@ -59,7 +58,7 @@ async def test_memory_kubernetes_what_names_an_absent_owner_goes(kube):
 @pytest.mark.parametrize("gone_before", [True, False])
 @collected
 async def test_memory_kubernetes_one_living_owner_keeps_an_object(kube, gone_before):
-    """It stays, and the reference to the owner that is gone, before or after it was made, is taken out."""
+    """It stays, and the reference to the deleted owner is removed, also if it is added later."""
     first, second = owner(kube, "one"), owner(kube, "two")
     if gone_before:
         kube.delete("tfclusters", "default", "one")
@@ -96,7 +95,7 @@ async def test_memory_kubernetes_orphans_stay(kube):
 
 @collected
 async def test_memory_kubernetes_the_collector_tries_again_what_is_refused(kube):
-    """While a hook refuses deletions the dependant stays; afterwards it goes."""
+    """While a hook rejects deletions the dependant stays; afterwards it is deleted."""
     kube.create("configmaps", "default", owned("m", owner(kube)))
     kube.delete("tfclusters", "default", "o")
 

@@ -1,4 +1,4 @@
-"""The API server in memory: what is written, what is refused, and what a deletion does."""
+"""The API server in memory: writes, rejections, and deletions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster(name: str = "c", **spec: object) -> dict:
 
 
 def test_memory_kubernetes_gives_private_copies(kube):
-    """Neither what was handed in nor what was given out reaches the stored object."""
+    """Changes to arguments and results do not reach the stored object."""
     handed_in = pod()
     kube.create("pods", "default", handed_in)["spec"]["containers"].clear()
     handed_in["spec"]["containers"].clear()
@@ -48,7 +48,7 @@ def test_memory_kubernetes_generates_names(kube):
 
 
 def test_memory_kubernetes_a_schema_shapes_custom_objects():
-    """Defaults of the CRD come in, also after a patch took them out, and unknown fields fall out."""
+    """Defaults of the CRD are added, also after a patch removed them, and unknown fields are dropped."""
     fields = {
         "port": {"type": "integer", "default": 2222},
         "jobs": {"additionalProperties": {"properties": {"n": {"default": 1}}}},
@@ -66,7 +66,7 @@ def test_memory_kubernetes_a_schema_shapes_custom_objects():
 
 
 def test_memory_kubernetes_a_put_replaces_the_whole(kube):
-    """What a put leaves out is gone; a lease needs its version, and a put makes one that is not there."""
+    """A put removes missing fields; a lease needs its version, and a put creates a missing one."""
     made = kube.create("configmaps", "default", {**named("m", labels={"a": "b"}), "data": {"a": "1"}})
     lease = kube.update("leases", "default", {**named("l"), "spec": {"holderIdentity": "one"}})
     assert "data" not in kube.update("configmaps", "default", {key: made[key] for key in ("metadata", "kind")})
@@ -77,7 +77,6 @@ def test_memory_kubernetes_a_put_replaces_the_whole(kube):
 
 
 def test_memory_kubernetes_a_namespace_goes_with_its_last_object(kube):
-    """Until then nothing can be created in it; afterwards it does not exist."""
     kube.create("namespaces", "", named("n"))
     kube.create("configmaps", "n", named("m"))
     kube.create("pods", "n", pod())
@@ -95,7 +94,7 @@ def test_memory_kubernetes_a_namespace_goes_with_its_last_object(kube):
 
 
 def test_memory_kubernetes_quota_counts_what_is_alive(kube):
-    """A pod that ended frees its place, one that terminates does not; the words are the real server's."""
+    """A pod that ended frees its quota, a terminating one does not; the message is the real server's."""
     kube.quota["default"] = {"pods": 2, "count/tfclusters.tfcluster.dev": 1}
     for name in "ab":
         kube.create("pods", "default", pod(name))
@@ -111,7 +110,7 @@ def test_memory_kubernetes_quota_counts_what_is_alive(kube):
 
 
 def test_memory_kubernetes_hooks_see_change_and_refuse(kube):
-    """A hook sees who does what, may change a copy of the object, and may refuse; reads do not reach it."""
+    """A hook gets user and verb, can change a copy of the object, and can reject; reads do not reach it."""
     seen = []
 
     def hook(admission):
@@ -136,7 +135,7 @@ def test_memory_kubernetes_hooks_see_change_and_refuse(kube):
 
 
 def test_memory_kubernetes_a_hook_may_undo_a_change_and_one_that_refuses_leaves_no_trace(kube):
-    """What it changed before it refused is not in the stored object, nor in the history."""
+    """Its changes before the rejection are not in the stored object, nor in the history."""
     made = kube.create("configmaps", "default", {**named("m"), "data": {"a": "1"}})
     kube.admission.append(lambda admission: admission.object["data"].update(a="1"))
     assert kube.patch("configmaps", "default", "m", {"data": {"a": "2"}}) == made

@@ -1,4 +1,4 @@
-"""The session of the API server in memory: time, lost connections, interception, records, and kopf on top of it."""
+"""The session of the API server in memory: time, lost connections, interception, records, and kopf on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def now():
 
 @virtual
 async def test_memory_kubernetes_a_request_takes_its_latency_twice():
-    """The server acts after one latency, the client knows after two; a watch hears one after the write."""
+    """The server acts after one latency, the client gets the response after two; a watch one after the write."""
     kube = make_kube()
     watcher = Watcher(MemorySession(kube, latency=0.1), resourceVersion="1001", timeoutSeconds="5")
     following = asyncio.create_task(watcher.follow())
@@ -60,7 +60,7 @@ class Waits(Interceptor):
 
 @virtual
 async def test_memory_kubernetes_an_abandoned_watch_is_forgotten():
-    """A closed response and a reader that is cancelled cost the server nothing; who cancels gets just that."""
+    """A closed response and a cancelled reader leave nothing on the server; the reader gets CancelledError."""
     kube = make_kube()
     wakers = kube.state.storages["pods"].wakers
     session = MemorySession(kube)
@@ -81,7 +81,6 @@ async def test_memory_kubernetes_an_abandoned_watch_is_forgotten():
 
 @virtual
 async def test_memory_kubernetes_time_outs_are_kept():
-    """A request that takes longer than ``total`` and a watch that is silent for ``sock_read`` time out."""
     timeout = aiohttp.ClientTimeout(total=30)
     with pytest.raises(TimeoutError):
         await ask(MemorySession(make_kube(), interceptor=Waits()), "GET", PODS, timeout=timeout)
@@ -92,7 +91,7 @@ async def test_memory_kubernetes_time_outs_are_kept():
         await watcher.follow()
         assert isinstance(watcher.end, TimeoutError)
         ends.append(now())
-    # 75 s of silence never come where a bookmark comes every minute.
+    # 75 s of silence never occur with a bookmark every minute.
     marks = {"resourceVersion": "1001", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
     watcher = Watcher(MemorySession(make_kube()), timeout=silence, **marks)
     await watcher.follow()
@@ -102,7 +101,7 @@ async def test_memory_kubernetes_time_outs_are_kept():
 
 @virtual
 async def test_memory_kubernetes_closing_ends_a_watch_under_its_reader():
-    """A closed session and lost connections end it with a connection error; a closed session makes no request."""
+    """A closed session and lost connections end it with a connection error; a closed session sends no request."""
     kube, ends = make_kube(), []
     for act in ("lose_connections", "close"):
         session = MemorySession(kube)

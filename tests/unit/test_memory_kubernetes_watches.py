@@ -1,4 +1,4 @@
-"""The API server in memory: lists, pages, versions and watches, as a client behind HTTP sees them."""
+"""The API server in memory: lists, pages, versions and watches, from the view of an HTTP client."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_memory_kubernetes_pages_show_one_moment():
 
 @virtual
 async def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
-    """After a compaction a continue and an exact version answer 410 Expired."""
+    """After a compaction a continue and an exact version return 410 Expired."""
     kube, session = make_session()
     for name in "abc":
         kube.create("configmaps", "default", named(name))
@@ -66,7 +66,7 @@ async def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
 
 
 async def watch_pods(kube, session, acts, **params):
-    """Watch while something is done, for a second and more."""
+    """Watch while an action runs, for at least a second."""
     watcher = Watcher(session, timeoutSeconds="1", **params)
     following = asyncio.create_task(watcher.follow())
     await asyncio.sleep(0.1)
@@ -77,7 +77,7 @@ async def watch_pods(kube, session, acts, **params):
 
 @virtual
 async def test_memory_kubernetes_a_watch_without_version_begins_with_what_exists():
-    """Each object that exists comes as ADDED; sendInitialEvents marks their end."""
+    """Each existing object is an ADDED event; sendInitialEvents marks their end."""
     kube, session = make_session()
     kube.create("pods", "default", pod("a"))
     plain = await watch_pods(kube, session, lambda kube: kube.create("pods", "default", pod("b")))
@@ -90,7 +90,7 @@ async def test_memory_kubernetes_a_watch_without_version_begins_with_what_exists
 
 @virtual
 async def test_memory_kubernetes_bookmarks_come_every_minute_and_before_the_end():
-    """They carry the newest version of all kinds, and only who asks gets them."""
+    """They carry the newest version of all kinds, and only clients that request them get them."""
     kube, session = make_session()
     asked = Watcher(session, resourceVersion="1001", timeoutSeconds="130", allowWatchBookmarks="true")
     other = Watcher(session, resourceVersion="1001", timeoutSeconds="130")
@@ -106,7 +106,7 @@ async def test_memory_kubernetes_bookmarks_come_every_minute_and_before_the_end(
 
 @virtual
 async def test_memory_kubernetes_a_watch_from_a_forgotten_version_gets_an_error_event():
-    """410 Expired comes as an ERROR in a stream with status 200, as from the real server; open watches go on."""
+    """410 Expired is an ERROR in a stream with status 200, as on the real server; open watches continue."""
     kube, session = make_session()
     kept = Watcher(session, resourceVersion=str(kube.revision), timeoutSeconds="1")
     following = asyncio.create_task(kept.follow())
@@ -129,7 +129,7 @@ async def test_memory_kubernetes_a_watch_from_a_forgotten_version_gets_an_error_
 
 @virtual
 async def test_memory_kubernetes_a_watch_ends_with_its_kind():
-    """When a CRD goes, its watch tells of the last deletions and ends; a new one from the old version is too old."""
+    """When a CRD is deleted, its watch reports the last deletions and ends; its last version is then too old."""
     path = "/apis/tfcluster.dev/v1alpha1/tfclusters"
     kube, session = make_session()
     kube.create("tfclusters", "default", {**named("c"), "spec": {}})

@@ -1,4 +1,4 @@
-"""The seeded bugs fit the sources, and a trial can tell a bug from none; `make mutants` tries them all."""
+"""The seeded bugs apply to the sources, and a trial detects a bug; `make mutants` runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names: exact spellings, and that nobody else spells them."""
+"""Names: their exact form, and that only one module has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tasks run relative to each other: what pods get, what an edit of it costs, and what is rejected."""
+"""Placement of tasks relative to each other: the pods' rules, the cost of an edit, and rejections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTAINERS = [{"name": "tensorflow", "image": "image:1"}]
 
 
 def declared(scheduling: object = None, *, uid: str = "", **templates: dict[str, Any]) -> TFCluster:
-    """Make a cluster of parameter servers and workers, with so much more in the specs of their templates."""
+    """Build a cluster of parameter servers and workers, with these fields in the specs of their templates."""
     jobs = {
         name: {"replicas": 2, "template": {"spec": {"containers": CONTAINERS, **templates.get(name, {})}}}
         for name in ("ps", "worker")
@@ -64,7 +64,7 @@ def spread(*rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_colocated_pods_want_to_be_where_the_others_are():
-    """Each pod has the label that its own rule selects, so that the first one may begin a domain."""
+    """Each pod has the label that its own rule selects, so that the first one can choose a domain."""
     pod, label = pod_of(declared(NEAR)), label_of(declared(NEAR))
     rule = {"labelSelector": {"matchLabels": {naming.LABEL_COLOCATED: label}}, "topologyKey": ZONE}
     assert label
@@ -85,7 +85,7 @@ def test_clusters_of_one_name_do_not_follow_each_other():
 
 
 def test_a_job_is_spread_for_itself():
-    """Tainted nodes are no domains: else they would count as empty ones."""
+    """Tainted nodes are not domains: otherwise they would count as empty ones."""
     selected = {"matchLabels": {naming.LABEL_CLUSTER: "demo", naming.LABEL_JOB: "ps"}}
     rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selected}
     found = pod_of(declared(APART), "ps")["spec"]["topologySpreadConstraints"]
@@ -94,7 +94,7 @@ def test_a_job_is_spread_for_itself():
 
 
 def test_rules_of_the_template_stay():
-    """Ours come after them, in the pod and not in the template."""
+    """Ours follow them, in the pod and not in the template."""
     anti = {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}
     preferred = [{"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {}}}]
     others = {"nodeAffinity": {REQUIRED: {}}, "podAntiAffinity": anti}
@@ -129,7 +129,7 @@ def test_an_edit_replaces_the_pods_that_it_is_about(scheduling, replaced):
     ],
 )
 def test_the_same_in_other_words_replaces_nothing(before, after):
-    """What the API server fills in, and the order of rules, cost no pod."""
+    """The API server's defaults, and the order of rules, do not replace pods."""
     assert hashes(declared(before)) == hashes(declared(after))
 
 
@@ -140,7 +140,7 @@ def test_a_job_that_joins_replaces_no_pod_of_the_others():
 
 
 def test_pods_of_an_earlier_edit_draw_no_others():
-    """They may be in several domains: with another label the new ones choose one of their own."""
+    """They can be in several domains: with another label the new ones choose their own."""
     labels = {
         label_of(declared(near(topologyKey=key, whenUnsatisfiable=when)))
         for key in (ZONE, HOST)
@@ -170,7 +170,7 @@ def test_a_queue_is_not_asked_again():
 
 
 def test_a_stripped_label_is_put_back():
-    """Without it the task would draw nobody that comes back."""
+    """Without it, replacements would not be placed near the task."""
     world = InMemoryWorld()
     cluster = declared(NEAR)
     world.settle(cluster)
@@ -180,7 +180,7 @@ def test_a_stripped_label_is_put_back():
 
 
 def test_pods_of_an_older_edit_keep_their_label():
-    """Those that OnDelete leaves must not be taken for pods of the present edit."""
+    """Those that OnDelete keeps must not match the rule of the current edit."""
     world = InMemoryWorld()
     world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}))
     world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}, scheduling=NEAR, generation=2))

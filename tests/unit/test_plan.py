@@ -1,4 +1,4 @@
-"""The planner, decision by decision: what exists, what is declared, and the exact plan."""
+"""The planner, decision by decision: existing objects, the declaration, and the exact plan."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ def brief(action: Action) -> str:
 
 
 def groups(cluster: TFCluster, world: InMemoryWorld) -> list[list[str]]:
-    """Plan, and shorten every action of each group."""
+    """Plan, and abbreviate every action of each group."""
     return [[brief(action) for action in group] for group in groups_of(world.plan(cluster))]
 
 
 def only_action(cluster: TFCluster, world: InMemoryWorld) -> Any:
-    """Plan, and give the one action of the plan."""
     (action,) = world.plan(cluster).actions
     return action
 
@@ -95,7 +94,7 @@ IMMUTABLE = does("edit", *VIEW, {"immutable": True})
 @pytest.mark.parametrize(
     ("before", "after", "planned"),
     [
-        # The views are written, then the pods that stay are touched, then the surplus goes, highest index first.
+        # The views are written, then the remaining pods are touched, then the surplus is deleted, highest index first.
         (
             {"chief": 1, "worker": 4},
             {"chief": 1, "worker": 1},
@@ -114,7 +113,7 @@ IMMUTABLE = does("edit", *VIEW, {"immutable": True})
                 pods_deleted("ScaledDown", "worker", 11, 10, 9, 8),
             ],
         ),
-        # Workers that see the ps alone do not see another worker.
+        # Workers that see only the ps do not see another worker.
         (
             {"ps": 1, "worker": {"replicas": 2, **FILTERED}},
             {"ps": 1, "worker": {"replicas": 3, **FILTERED}},
@@ -174,7 +173,7 @@ def test_a_taken_pod_name_stops_no_other_pod():
 )
 @pytest.mark.parametrize("digest", [None, "0123456789abcdef"], ids=["removed", "stale"])
 def test_a_pod_with_a_stale_view_digest_is_touched_while_it_listens(phase, told, digest):
-    """So that the kubelet delivers; no program reads the view in a pod that has ended or cannot be reached."""
+    """So that the kubelet updates the file; in a pod that has ended or is unreachable, no program reads it."""
     cluster, world = running()
     right = world.read(*POD).told
     world.edit(*POD, {"metadata": {"annotations": {naming.ANNOTATION_VIEW: digest}}, "status": {"phase": phase}})
@@ -198,7 +197,7 @@ def test_a_job_of_no_tasks_still_has_its_views():
     assert (world.names("ConfigMap"), world.names("Pod")) == ({"demo-worker"}, set())
 
 
-# --- what is not ours
+# --- objects of other owners
 @pytest.mark.parametrize("terminates", [False, True])
 @pytest.mark.parametrize("change", [*OTHERS.values(), PREDECESSORS], ids=[*OTHERS, "a predecessor's"])
 @pytest.mark.parametrize("key", [SERVICE, VIEW, POD])
@@ -301,7 +300,7 @@ def test_a_suspended_cluster_comes_back():
 
 # --- foundations
 def test_a_service_of_the_wrong_kind_is_created_again_before_any_pod():
-    """A cluster IP cannot be edited."""
+    """The cluster IP is immutable."""
     cluster, world = running()
     world.edit(*SERVICE, {"spec": {"clusterIP": "10.0.0.1"}})
     lost(CHIEF)(world)

@@ -1,4 +1,4 @@
-"""What the planner does by the clock: draining, scope pauses, deadlines, the time to live, and pods that do not go."""
+"""The planner's timers: draining, a scope's back-off, deadlines, the TTL, and pods that do not terminate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SURPLUS = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": 30}}
 
 
 def drained():
-    """Declare fewer workers than run, which drain for 30 seconds."""
+    """Remove workers, with a drain of 30 seconds."""
     return make_cluster(merge_patch(SURPLUS, {"worker": {"replicas": 1}})), settled(make_cluster(SURPLUS))
 
 
@@ -106,7 +106,7 @@ def test_finished_cluster_makes_and_edits_nothing():
     ids=["it is told", "it is freed where the user says so"],
 )
 def test_pod_that_does_not_go(grace, wakes, finding, freed):
-    """Ten seconds after its grace period it is stuck, and it blocks its name until it has gone."""
+    """Ten seconds after its grace period it is stuck, and it blocks its name until it is deleted."""
     cluster, world = running({"worker": 1}, **({} if grace is None else {"forceDeleteAfterSeconds": grace}))
     world.delete("Pod", "demo-worker-0")
     deletion = {"deletionTimestamp": timestamp(world.now + 30), "deletionGracePeriodSeconds": 30}
@@ -155,15 +155,15 @@ def test_start_order_is_told():
     assert created == ["demo-worker-0"]
 
 
-# --- what views show of tasks that leave
+# --- leaving tasks in views
 def declared(workers, generation, **worker):
-    """Declare a chief, a ps that drains, and so many workers, by default with an hour to drain."""
+    """Declare a chief, a ps with a drain, and this number of workers, by default with an hour to drain."""
     ps, worker = {"replicas": 2, "drainTimeoutSeconds": 5}, {"replicas": workers, "drainTimeoutSeconds": 3600, **worker}
     return make_cluster({"chief": 1, "ps": ps, "worker": worker}, generation=generation)
 
 
 def passed(world, cluster):
-    """Plan once and carry it out; return the plan's actions."""
+    """Plan once and execute; return the plan's actions."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return actions
@@ -174,7 +174,7 @@ def view(world, job="chief", file=contract.VIEW_FILE):
 
 
 def leaving(world):
-    """Return what each job's view says of tasks that leave; all say the same."""
+    """Return the leaving tasks in each job's view; all views must agree."""
     said = [view(world, job).leaving for job in ("chief", "ps", "worker")]
     assert said[0] == said[1] == said[2]
     return said[0]

@@ -1,4 +1,4 @@
-"""The policies that judge how a task or a cluster ended, and when it is tried again."""
+"""Policies: how a task or a cluster ended, and when it is restarted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LATE = {"phase": "Failed", "reason": "DeadlineExceeded"}
         (ended(1, phase="Running"), Ending.FAILED),
         (ended(3, phase="Succeeded"), Ending.FAILED),
         (ended(1, disrupted=True), Ending.DISRUPTED),
-        # The template's activeDeadlineSeconds was over: what the program makes of SIGTERM decides nothing.
+        # The template's activeDeadlineSeconds has expired: the exit code after SIGTERM decides nothing.
         (pod(**LATE, exit=Exit(0, "Completed")), Ending.FAILED),
         (pod(**LATE, exit=Exit(143, "Completed")), Ending.FAILED),
     ],
@@ -53,7 +53,7 @@ def test_end_counts_only_before_the_deletion_was_asked_for(ended_first, ending):
     assert ending_of(ended(1, leaving=NOW, noted=noted)) is ending
 
 
-# --- what we note of a pod
+# --- what the operator records of a pod
 
 
 ASKED = {"leaving": 1.0, "noted": Noted()}
@@ -75,7 +75,7 @@ BY_ITS_STATUS = replace(ended(1, **ASKED), generation=2, told_of=1)
     ids=["seen", "seen again", "ended", "ended and then deleted", "deleted and then ended"],
 )
 def test_first_sight_of_each_thing_is_noted(sights, noted):
-    """By our own clock; a pod that was seen to terminate before it was seen to have ended was taken away."""
+    """By our own clock; a pod whose termination was observed before its end was deleted, it did not fail."""
     known = None
     for count, sight in enumerate(sights, 1):
         known = sight.seen(known, 10.0 * count)
@@ -88,7 +88,7 @@ def test_first_sight_of_each_thing_is_noted(sights, noted):
     ids=["of another operator's time", "seen before", "in the future", "too long ago"],
 )
 def test_time_since_a_deletion_outlives_an_operator(asked, known, since):
-    """What is first seen to leave was asked to by the API server's clock, if that can be; else our own counts."""
+    """The time of the deletion is the API server's if it is plausible; otherwise our first observation."""
     before = pod(noted=Noted()).seen(None, NOW - 100) if known else None
     assert pod(leaving=asked, noted=Noted()).seen(before, NOW).noted.leaving_since == since
 
@@ -148,7 +148,7 @@ BOTH = {"jobs": ["a", "b"]}
     ],
 )
 def test_success_is_exactly_by_policy(jobs, policy, completed, message):
-    """All or any tasks of the named jobs; by default the chief's, else the workers', else all but an evaluator's."""
+    """All or any tasks of the named jobs; by default the chief's, else the workers', else all except an evaluator's."""
     cluster = make_cluster(jobs, **({"successPolicy": policy} if policy else {}))
     known = Ledger(jobs={job: JobRecord(completed=frozenset(of)) for job, of in completed.items()})
     assert judge_success(cluster, known) == (Verdict("Succeeded", "TasksSucceeded", message) if message else None)
@@ -178,7 +178,7 @@ def test_success_is_exactly_by_policy(jobs, policy, completed, message):
     ],
 )
 def test_failure_is_judged_by_the_restart_policy_and_the_limit(declared, restarts, what, reason):
-    """ExitCode restarts from 128 up and where no code is known; the failure after the last restart is final."""
+    """ExitCode restarts from 128 up and if no code is known; the failure after the last restart is final."""
     limit = {key: value for key, value in declared.items() if key == "backoffLimit"}
     cluster = make_cluster({"worker": {key: value for key, value in declared.items() if key not in limit}}, **limit)
     verdict = judge_failure(cluster, Task(cluster.jobs[0], 0), what, Ledger(restarts=restarts))

@@ -1,4 +1,4 @@
-"""The policies that start, replace and delete pods: what each decides, and the neighbours for which it must not."""
+"""Policies that start, replace and delete pods: their decisions, and when they do not apply."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_leaving_pod_of_an_old_template_is_still_old():
 
 
 def test_pod_of_others_is_not_rolled():
-    """It is no pod of the task, so that the task is not at work."""
+    """It is not a pod of the task, so the task does not run."""
     cluster = make_cluster({"worker": 1})
     found = rollout.rollout_of(roster(cluster, pod(owner="other")), cluster.jobs[0])
     assert (found.old, [str(place.task) for place in found.unavailable]) == ((), ["worker-0"])
@@ -183,7 +183,7 @@ def surplus_since(seconds):
     ],
 )
 def test_surplus_pod_drains_while_it_works(drain, what, seconds):
-    """A pod that does not run has nothing to drain, and the drainTimeoutSeconds of a removed job is gone with it."""
+    """A pod that does not run does not drain, and a removed job no longer has a drainTimeoutSeconds."""
     job = None if drain is None else make_cluster({"worker": {"drainTimeoutSeconds": drain}}).jobs[0]
     assert departures.seconds_to_drain(job, what, NOW) == seconds
 
@@ -213,7 +213,7 @@ def test_pod_is_freed_only_where_the_user_says_when(grace, leaving, left):
 
 
 def test_pod_is_stuck_ten_seconds_after_its_grace_period():
-    """Not at the end of the grace period itself, which an obedient node may need."""
+    """Not at the end of the grace period itself, which an obedient node can need."""
     assert departures.seconds_until_stuck(pod(leaving=NOW - 30), NOW) == 10.0
 
 
@@ -232,7 +232,7 @@ def test_stuck_pod_is_told_with_its_cure(grace, node, words):
 
 
 def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
-    """Its containers have ended, so that neither the node nor a deletion by force has to do with it."""
+    """Its containers have ended, so neither the node nor a deletion by force has an effect."""
     kept = pod(leaving=NOW, grace=0.0)
     kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))
     told = departures.stuck_words(make_cluster({"worker": 1}, forceDeleteAfterSeconds=5), kept)

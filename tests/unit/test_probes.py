@@ -1,4 +1,4 @@
-"""What /healthz and /readyz answer, asked over HTTP."""
+"""The responses of /healthz and /readyz over HTTP."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_readiness_names_what_is_missing(case):
-    """/readyz wants each list in or rejected, and the kind seen somewhere; its text says what is not so."""
+    """/readyz needs each list complete or rejected, and the kind in some namespace; its text names what is missing."""
     clusters, children, status, text = case
     assert ask("readyz", http.Readiness(clusters, children, lambda: "standby")) == (status, text)
 
 
 def test_health_is_of_the_process_alone():
-    """/healthz is 200 while every part runs, whatever the API server does; 503 names the part that ended."""
+    """/healthz is 200 while every part runs, independent of the API server; 503 names the part that ended."""
     unready = http.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
     assert ask("healthz", unready) == (200, "every part runs\n")
     assert ask("healthz", unready, seconds=0) == (503, "ended: engine\n")

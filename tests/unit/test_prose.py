@@ -1,6 +1,6 @@
-"""The texts that users read are in plain English: of each kind of text, only so many sentences have an odd idiom.
+"""The texts for users are in plain English: a limit on flagged sentences per kind of text.
 
-A number only ever falls. Where a test fails, the message has the sentences.
+Limits may only decrease. A failed test prints the sentences.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROOT: Final = Path(__file__).parents[2]
-#: What to write instead, and how it is found.
+#: The replacement, and the pattern.
 IDIOMS: Final = {
     "name the actor": r"\b(some|no|every|any)body\b|\bwhoever\b",
     "put the preposition last": r"\b(of|for|to|in|by|from|with|at|on|under) (which|whom)\b",
@@ -25,7 +25,7 @@ IDIOMS: Final = {
     "reject, permission, CRD": r"\brefus(e|es|ed|al)\b|\b(its|the|your) rights?\b|\bdefinition of the kind\b",
     "immediately, forever, also": r"\bNB:|\bfor ever\b|\bat once\b|\bbesides\b|\bmeanwhile\b|\banew\b|\bseldom\b",
 }
-#: The most sentences with an idiom.
+#: The maximal number of flagged sentences.
 BUDGETS: Final = {"docs": 6, "README and the like": 1, "changelog": 0, "CRD": 0, "chart": 0}
 
 
@@ -42,7 +42,6 @@ def _descriptions(schema: object) -> Iterator[str]:
 
 
 def _texts(kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a kind, each with its source."""
     match kind:
         case "docs":
             pages = sorted((ROOT / "docs").rglob("*.md"))

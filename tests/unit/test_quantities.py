@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes spells them: resource.Quantity, "ParseQuantity"."""
+"""Quantities in the format of Kubernetes: resource.Quantity, "ParseQuantity"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues: which Workloads ask for quota, what runs with it, and when it is given back."""
+"""Queues: which Workloads request quota, which pods run with it, and when it is returned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREE = ({"chief": 1}, "grant 0", workers(3, chief=1), "grant 1", workers(3, chi
 THREE_ASK = {0: {"chief": 1}, 1: workers(3), 2: {"ps": 1}}
 SHRUNK = (workers(3), "grant 0", workers(5), "grant 1", workers(2))
 TWICE = (workers(2), "grant 0", workers(4), "grant 1")
-#: The last ones by index go, because a ClusterSpec has no gaps; the later grant serves the others.
+#: The last ones by index are deleted, because a ClusterSpec is without gaps; the later grant serves the others.
 GAP = (workers(1), "grant 0", workers(3), "grant 1", workers(4), "grant 2", "evict 1")
 
 
@@ -80,7 +80,7 @@ def test_pods_run_by_the_quota_that_their_workloads_have(steps, asked, tasks):
     [
         ([*SHRUNK], {0: workers(3)}, "worker-0 worker-1", workers(1)),
         ([workers(2, chief=1, ps=2), "grant 0", PAIR], {0: workers(2, chief=1, ps=2)}, BOTH, {"ps": 2}),
-        # Of a Workload without quota nothing is given back: Kueue would count fewer pods than come.
+        # A Workload without quota is not reclaimed: Kueue would count fewer pods than are created.
         ([workers(3), "grant 0", workers(2), "evict 0", workers(3)], {0: workers(3)}, "", {}),
     ],
 )
@@ -148,7 +148,7 @@ def test_edit_while_it_waits_keeps_its_place_in_the_queue():
 
 
 def test_change_that_kueue_has_not_judged_is_written_again():
-    """Kueue may be looking at the Workload in the moment in which it changes, and hears of nothing but changes."""
+    """Kueue reacts only to changes, and can process the Workload while it changes."""
     queue = Queue({"worker": 4}).play("short 2 more needed", {"worker": 2})
 
     def kueue_has_judged(generation: int) -> None:
@@ -171,7 +171,7 @@ def test_change_that_kueue_has_not_judged_is_written_again():
     assert (judged.actions, judged.wake_after) == ((), None)
 
 
-# --- what Kueue takes back
+# --- evictions by Kueue
 def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
     queue = running()
     assert queue.says_of(FIRST)["PodsReady"] == "True"
@@ -249,7 +249,7 @@ def test_quota_is_kept_until_the_pods_have_ended(steps, jobs, suspend, left):
 
 
 def test_template_that_asks_for_more_waits_again():
-    """A user does not get around the queue by an edit; an edit of anything else needs no new quota."""
+    """An edit of other fields keeps the quota."""
     queue = Queue({"worker": asking("1", 2)}).play("grant 0")
     uid = queue.claim()["metadata"]["uid"]
     queue.play({"worker": asking("1", 2, "image:2")})
@@ -300,7 +300,7 @@ def test_queue_may_grant_fewer_tasks():
 
 
 def test_queue_that_granted_fewer_tasks_gets_back_what_is_needed_no_longer():
-    """Kueue counts what is given back from what was asked for, so that it is more than the pods that went."""
+    """Kueue counts reclaimed pods from the requested number, so it is more than the deleted pods."""
     queue = Queue(elastic(6, 2), scheduling=GANG)
     queue.grant(worker=4)
     assert queue.tasks() == "worker-0 worker-1 worker-2 worker-3"
@@ -310,7 +310,7 @@ def test_queue_that_granted_fewer_tasks_gets_back_what_is_needed_no_longer():
         assert queue.claim()["status"]["reclaimablePods"] == [{"name": "worker", "count": given_back}]
 
 
-# --- where the pods may run
+# --- where the pods can run
 def test_flavor_decides_which_nodes_the_pods_may_use():
     queue, toleration = Queue({"worker": 1}), {"key": "spot", "operator": "Exists"}
     for name, more in {"spot": {"tolerations": [toleration]}, "reserved": {}}.items():
@@ -352,7 +352,7 @@ def test_admission_check_adds_to_the_pods():
 
 # --- the end
 def test_finished_cluster_is_finished_for_the_queue():
-    """Once its pods have ended; Kueue may delete the Workload afterwards, and nothing comes back."""
+    """After its pods have ended; Kueue can delete the Workload afterwards, and it is not re-created."""
     queue = Queue(workers(1, ps=1)).play("grant 0")
     queue.pod_ends("demo-worker-0", "Succeeded")
     queue.step()
@@ -368,7 +368,7 @@ def test_finished_cluster_is_finished_for_the_queue():
     assert (queue.asked(), queue.roster(queue.cluster).standing.turn) == ({}, Turn.FINISHED)
 
 
-# --- what is not there
+# --- missing objects
 @pytest.mark.parametrize(
     ("lacks", "reason", "words"),
     [
@@ -378,7 +378,7 @@ def test_finished_cluster_is_finished_for_the_queue():
     ],
 )
 def test_pods_wait_for_what_the_queue_lacks(lacks, reason, words):
-    """Without the flavor pods would run where they must not; a deleted TFCluster of the same name goes first."""
+    """Without the flavor pods would run on wrong nodes; a deleted TFCluster of the same name must disappear first."""
     queue = Queue({"worker": 0 if lacks != "the flavor" else 1})
     queue.declare({"worker": 1}, settles=False)
     if lacks == "Kueue":

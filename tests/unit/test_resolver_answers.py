@@ -1,4 +1,4 @@
-"""What the resolver answers, where there is no TensorFlow."""
+"""The resolver's results without TensorFlow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def speak_as(tmp_path, monkeypatch):
 
 
 def test_spec_is_the_view_and_the_own_task(speak_as):
-    """A sparse job stays an index map; a task that the view hides, such as an evaluator, is in its own spec alone."""
+    """A sparse job stays an index map; a task that the view hides, such as an evaluator, is only in its own spec."""
     jobs = {"chief": ["c0:1"], "worker": [f"w{i}:1" for i in range(12)], "ps": {1: "p1:1", 3: "p3:1"}}
 
     assert isinstance(speak_as("worker-3").cluster_spec(), ClusterSpec)
@@ -100,7 +100,7 @@ NO_INDICES = ("1", 3e9, 1.0, True, b"1", [], {})
     ],
 )
 def test_job_and_index_that_name_no_task_are_refused(speak_as, task, error, words):
-    """Dense or sparse, an index is any whole number of the view and nothing else, and a job is text."""
+    """For dense and sparse jobs, an index is an integer of the view, and a job is a string."""
     resolver = speak_as("chief-0")
     for ask in (resolver.master, resolver.num_accelerators, resolver.membership().address_of):
         with pytest.raises(error, match=words) as caught:
@@ -114,12 +114,12 @@ def test_half_a_task_is_refused(speak_as, task, job):
     for ask in (resolver.master, resolver.num_accelerators):
         with pytest.raises(NoSuchTaskError, match="give both or neither"):
             ask(job)
-    with pytest.raises(NoSuchTaskError):  # TensorFlow takes "" as nothing to connect to
+    with pytest.raises(NoSuchTaskError):  # TensorFlow uses "" for no connection
         speak_as(None).master()
 
 
 def test_resolver_of_half_a_task_is_refused(speak_as):
-    """A pod that speaks for another job names the task of it; for its own job it speaks for itself."""
+    """A pod that asks for another job must name its task; for its own job the index is its own."""
     with pytest.raises(
         ArgumentValueError, match=r"task_type 'chief' was given without task_id, and this pod is /job:worker/task:1"
     ):
@@ -168,9 +168,9 @@ def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[st
     ],
 )
 def test_own_accelerators_are_what_is_granted_and_can_be_used(speak_as, visible, asked, shown, found):
-    """Healthy devices of exactly the task; of the own task the smaller number counts, and a warning names both.
+    """Healthy devices of exactly the task; for the own task the smaller number counts, and a warning has both.
 
-    What no limit names, such as a DRA claim, counts as far as the process sees it.
+    Devices without a limit, such as a DRA claim, count as far as the process sees them.
     """
     if shown is not None:
         visible(**shown)
@@ -195,7 +195,7 @@ def test_mismatch_of_accelerators_is_a_warning_for_each_pair(speak_as, visible):
 
 @pytest.mark.parametrize("arguments", [{"task_type": 1}, {"task_id": "1"}, {"rpc_layer": b"grpc"}, {"directory": 3}])
 def test_arguments_of_the_resolver_are_checked(speak_as, arguments):
-    """What is no job, index, rpc layer or folder is refused at once; so is setting it later."""
+    """Invalid jobs, indices, rpc layers and folders are rejected immediately; so are later assignments."""
     with pytest.raises(ArgumentTypeError, match=next(iter(arguments))):
         speak_as("worker-1", **arguments)
     for name, value in arguments.items() - {("directory", 3)}:
@@ -210,7 +210,7 @@ def test_timeout_of_a_watch_is_a_number(speak_as):
 
 
 def test_view_cannot_be_changed(speak_as):
-    """What a resolver gives away is read-only, however deep; the own task is put in without a change of the view."""
+    """All values that a resolver returns are read-only at every depth; the own task is added to a copy of the view."""
     view = speak_as("chief-0").membership().view
     held = view.accelerators["worker"]
 
@@ -226,7 +226,7 @@ def test_view_cannot_be_changed(speak_as):
 
 @DUPLICATES
 def test_copies_answer_the_same(speak_as, tmp_path, duplicate):
-    """A copy, also of a membership, speaks for the same task of the same view, which its text names if it is there."""
+    """A copy, also of a membership, has the same task and the same view; its text describes the view if that exists."""
     resolver = speak_as("worker-1")
     assert duplicate(resolver.membership()) == resolver.membership()
     assert repr(duplicate(resolver)) == repr(resolver) == "<TFClusterResolver n/c epoch 4, /job:worker/task:1>"

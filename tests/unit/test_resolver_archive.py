@@ -1,4 +1,4 @@
-"""The archive that delivers the resolver, in real Pythons that find other copies beside it."""
+"""The archive that delivers the resolver, in real Pythons that also have other copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfcluster_operator.objects.resolver_copy import (
 )
 from tfcluster_resolver import copies
 
-#: Versions in their order; ours is in the middle.
+#: Versions in order; ours is in the middle.
 OLDER = ["0.0.9", "0.1.0.dev3", "0.1.0a1", "0.1.0rc2"]
 NEWER = ["0.1.0.post1", "0.1.1", "0.2", "1.0rc1", "10.0.0"]
 BUNDLED = "bundled/tfcluster_resolver/"
@@ -55,7 +55,7 @@ def delivered(tmp_path, archive) -> Path:
 
 
 def install(folder: Path, version: str) -> Path:
-    """Make a copy of the package that has a version and does little else."""
+    """Build a minimal copy of the package with a version."""
     package = folder / "tfcluster_resolver"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(f'from typing import Final\n\n__version__: Final = "{version}"\n')
@@ -65,7 +65,7 @@ def install(folder: Path, version: str) -> Path:
 
 
 def python(*words: str, path: list[Path]) -> str:
-    """Run a Python that finds packages in these folders and zips alone, in their order."""
+    """Run a Python that finds packages only in these folders and zips, in order."""
     done = run_python("-S", *words, path=path, environment={}, cwd="/")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -78,7 +78,7 @@ WHICH = "import tfcluster_resolver as one; print(one.__version__, one.__file__)"
 
 
 def test_equal_sources_make_equal_bytes(monkeypatch):
-    """Neither order nor time nor time zone shows in the archive."""
+    """The archive does not depend on order, time or time zone."""
     sources = {path.name: path.read_bytes() for path in SOURCES.glob("*.py")}
     first = build_archive(sources)
     backwards = dict(reversed(sources.items()))
@@ -91,7 +91,7 @@ def test_equal_sources_make_equal_bytes(monkeypatch):
 
 
 def test_archive_is_named_after_its_bytes(archive):
-    """Any change of a source is another name; the name begins the bytes' SHA-256."""
+    """Any change of a source changes the name, which begins with the bytes' SHA-256."""
     sources = {path.name: path.read_bytes() for path in SOURCES.glob("*.py")}
     changed = build_archive(sources | {"errors.py": sources["errors.py"] + b"\n"})
     assert archive.digest == hashlib.sha256(archive.content).hexdigest()
@@ -99,7 +99,7 @@ def test_archive_is_named_after_its_bytes(archive):
 
 
 def test_archive_holds_every_source_and_nothing_compiled(archive, packed):
-    """But for what the package is made from; it is small, as every namespace has it in a ConfigMap."""
+    """Except for what the package is built with; it is small, as every namespace has it in a ConfigMap."""
     files = [path for path in SOURCES.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     wanted = {f"{BUNDLED}{path.relative_to(SOURCES)}": path for path in files}
     assert packed.pop("tfcluster_resolver/__init__.py") == packed[f"{BUNDLED}copies.py"]
@@ -125,7 +125,7 @@ def test_what_tools_leave_behind_is_no_source(tmp_path):
     ids=["too large", "no chooser"],
 )
 def test_archive_that_could_not_serve_is_refused(files, words):
-    """It is an error when the operator starts, not in some pod."""
+    """The operator must fail at its start, not in some pod."""
     with pytest.raises(ValueError, match=words):
         build_archive(files)
 
@@ -146,7 +146,7 @@ def test_config_map_is_immutable_and_has_no_owner(archive):
 
 
 def test_archive_is_a_whole_resolver(delivered, packed, tmp_path):
-    """With the archive alone, a bare Python resolves, loads each name, and reads the files beside the modules."""
+    """With only the archive, a plain Python resolves, loads each name, and reads the files next to the modules."""
     publish(tmp_path, view_of({"chief": ("c0:1",)}))
     program = f"""
 import importlib.resources as resources
@@ -189,7 +189,7 @@ def test_older_or_equal_copy_of_the_image_does_not(delivered, tmp_path, version)
 
 
 def test_copy_in_front_of_the_archive_or_the_newest_wins(delivered, tmp_path):
-    """What the user put on PYTHONPATH counts, then the newest after the archive; the archive twice is harmless."""
+    """The user's PYTHONPATH has priority, then the newest after the archive; the archive twice is harmless."""
     some = [install(tmp_path / name, version) for name, version in (("a", "0.2"), ("b", "0.10"), ("c", "0.9"))]
     mine = install(tmp_path / "mine", "0.0.1")
     assert python("-c", WHICH, path=[delivered, *some]).startswith("0.10 ")
@@ -204,7 +204,7 @@ def test_two_threads_import_one_whole_package(delivered, tmp_path):
     assert python("-c", IMPORTS_MEANWHILE, path=[delivered, image]) == "whole"
 
 
-#: Lets another thread import the package, and goes on when that one waits, or has not waited.
+#: Lets another thread import the package, and continues when that one waits, or has not waited.
 IMPORTED_MEANWHILE = """
 import builtins, sys
 __version__ = "9.0"
@@ -235,11 +235,11 @@ builtins.other.join()
 
 
 def interpreter(minor: int) -> Path | str | None:
-    """Find a Python 3 on this machine: pyenv's, whose command on the PATH may not start, or another one."""
+    """Return a Python 3 of this machine: pyenv's, whose command on the PATH might not start, or another one."""
     return next(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}"))
 
 
-#: Imports every module, and says which Python it is, or why not.
+#: Imports every module, and prints which Python it is, or the error.
 LOADS = """
 try:
     import tfcluster_resolver
@@ -258,7 +258,7 @@ else:
 
 
 def test_older_python_is_named(delivered):
-    """Every Python of this machine imports every module, or says that it is too old; so does one that is played."""
+    """Every Python of this machine imports every module, or says that it is too old; so does a fake one."""
     played = python("-c", f"import sys; sys.version_info = (3, 9, 20)\n{LOADS}", path=[delivered])
     said = {9: played} | {
         minor: subprocess.run(
@@ -279,7 +279,7 @@ def test_older_python_is_named(delivered):
 
 
 def test_versions_sort_as_packaging_has_it():
-    """Every pair of versions sorts as in PEP 440; a text that is no version never sorts, and a short one does."""
+    """Every pair of versions sorts as in PEP 440; an invalid version never sorts, and a short one does."""
     version = pytest.importorskip("packaging.version").Version
     short = ["0.1.0.post1.dev2", "1.0a2.dev1", "1.0.dev1", "1.0a2", "1.0", "1.0.0", "1"]
     known = [*OLDER, "0.1.0", *NEWER, *short]

@@ -1,4 +1,4 @@
-"""ClusterSpec and ClusterDeviceFilters without TensorFlow, above all where they depart from TensorFlow's."""
+"""ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spelled(message) -> list[tuple[str, dict[int, str]]]:
 
 
 def test_dense_jobs_are_lists_and_sparse_ones_maps():
-    """``as_dict`` keeps the order of the jobs, and gives a list, a map or, for no tasks, an empty map."""
+    """``as_dict`` keeps the order of the jobs, and returns a list, a map or, without tasks, an empty map."""
     spec = ClusterSpec({"w": ["a:1", "b:2"], "ps": {"1": "d:4", 0: "c:3"}, "s": {7: "e:5", 2: "f:6"}, "none": []})
     assert spec.as_dict() == {"w": ["a:1", "b:2"], "ps": ["c:3", "d:4"], "s": {2: "f:6", 7: "e:5"}, "none": {}}
     assert spec.jobs == ["w", "ps", "s", "none"]
@@ -41,7 +41,7 @@ def test_dense_jobs_are_lists_and_sparse_ones_maps():
 
 
 def test_order_of_the_jobs():
-    """The message of a dict is sorted, with text for bytes; that of a message, or of a copy, stays as it is."""
+    """A dict is sorted in the message, with str for bytes; a message, or a copy, keeps its order."""
     of_bytes = ClusterSpec({b"w": [bytearray(b"a:1")], b"ps": {3: "b:2"}})
     message = definition(("w", {1: "a:1"}), ("ps", {0: "b:2"}))
     of_message = ClusterSpec(message)
@@ -94,7 +94,7 @@ TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
     ],
 )
 def test_wrong_input_is_named(cluster, error, words):
-    """Each wrong input is an error of this package and of Python's usual type, with a text that names what is wrong."""
+    """Each wrong input raises an error of this package and of Python's usual type, with a message that names it."""
     with pytest.raises(error, match=words) as refused:
         ClusterSpec(cluster)
     assert isinstance(refused.value, ArgumentError)
@@ -109,7 +109,7 @@ def test_unknown_job_is_named_with_the_known_ones(job):
 
 
 def test_unknown_task_is_named():
-    """So is a job without tasks, and what cannot name a job or an index."""
+    """So is a job without tasks, and an invalid job or index."""
     spec = ClusterSpec({"w": ["a:1"], "empty": []})
 
     with pytest.raises(ValueError, match="job 'w' has no task with index '0'"):
@@ -135,7 +135,7 @@ def test_equality():
     assert spec != ClusterSpec({"w": [b"a:1", b"b:2"], "ps": []})
     with pytest.raises(TypeError):
         hash(spec)
-    for one in (ClusterSpec({}), spec):  # TensorFlow's pages list the name of Python 2, too
+    for one in (ClusterSpec({}), spec):  # TensorFlow's documentation lists the name of Python 2, too
         assert bool(one) == one.__nonzero__() == (one is spec)
 
 
@@ -190,7 +190,7 @@ OTHERS = [None, 3, {"/job:ps"}, {"/job:ps": 1}, {}.keys(), range(1)]
 
 @pytest.mark.parametrize("texts", TEXTS + ITERATORS + OTHERS, ids=lambda value: type(value).__name__)
 def test_what_is_no_sequence_of_texts_is_refused(texts):
-    """A plain text, bytes, an iterator or no sequence is a TypeError, and the task keeps what it had."""
+    """A string, bytes, an iterator or a non-sequence raises TypeError, and the task keeps its filters."""
     filters = filters_of(("worker", 0, ["/job:ps"]))
     with pytest.raises(TypeError, match="/job:worker/task:0"):
         filters.set_device_filters("worker", 0, texts)
@@ -204,7 +204,7 @@ def test_filter_that_is_no_text_is_refused():
 
 
 def test_unreadable_filter_is_refused_with_its_position():
-    """What TensorFlow would refuse when it connects, or read as task 0, is refused; nothing of the call is kept."""
+    """A filter that TensorFlow would reject on connection, or read as task 0, is rejected; the call changes nothing."""
     filters = ClusterDeviceFilters()
 
     with pytest.raises(DeviceFilterError, match=r"'/job:my-worker': at position 7 is '-'") as refused:
@@ -232,7 +232,7 @@ def test_unreadable_filter_is_refused_with_its_position():
     ],
 )
 def test_wrong_job_is_refused(job, error, words):
-    """A job's name that no task of a runtime can have is refused, where TensorFlow takes it and never uses it."""
+    """A job name that no task of a runtime can have is rejected; TensorFlow accepts and ignores it."""
     with pytest.raises(error, match=words):
         filters_of((job, 0, ["/"]))
 
@@ -247,7 +247,7 @@ def test_index_is_a_whole_number_of_a_task():
 
 
 def test_equal_filters_are_equal():
-    """Equality is that of the filters of each task; order counts among filters, and not among tasks."""
+    """The filters of each task are compared; their order counts, that of the tasks does not."""
     one = filters_of(("a", 0, ["/job:b", "/job:c"]), ("b", 0, []))
     assert one == filters_of(("b", 0, []), ("a", 0, ("/job:b", "/job:c")))
     assert one != filters_of(("b", 0, []), ("a", 0, ("/job:c", "/job:b")))
@@ -268,7 +268,6 @@ def test_copies_are_apart(duplicate):
 
 
 def test_message_holds_the_filters():
-    """The protobuf message holds each task that has filters; a task without any appears as its job alone."""
     message = filters_of(("b", 3, ["/job:a", "/"]), ("a", 0, [])).as_cluster_device_filters()
     assert message.DESCRIPTOR.full_name == "tensorflow.ClusterDeviceFilters"
     found = [

@@ -1,4 +1,4 @@
-"""The commands inside a pod: what they print, and with which code they end."""
+"""The commands inside a pod: their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_show_prints_json(capsys):
 
 
 def test_show_names_what_is_not_known(in_pod, monkeypatch, capsys):
-    """Outside of the pods there is no task, and where the process's devices cannot be counted it prints that."""
+    """Outside of the pods the task is unknown; so can be the process's devices, and the output says so."""
     be_no_task(monkeypatch)
     for visible, line in (({"GPU": 2, "TPU": 1}, "2 GPU, 1 TPU"), (None, "not known")):
         monkeypatch.setattr("tfcluster_resolver.commands.show.visible_accelerators", lambda found=visible: found)
@@ -191,7 +191,7 @@ def test_show_into_a_closed_pipe_ends_without_a_traceback():
 
 
 def test_exec_sets_tf_config_and_keeps_the_environment(in_pod, monkeypatch):
-    """The program has what ``tf_config()`` gives, its own resolver reads the same view, and all else stays."""
+    """The program has the result of ``tf_config()``, its own resolver reads the same view, and other variables stay."""
     monkeypatch.setenv("TF_CONFIG", "an old one")
     monkeypatch.setenv("MINE", "kept")
     monkeypatch.delenv("TFCLUSTER_CACHE", raising=False)  # a developer's own
@@ -217,7 +217,7 @@ def test_exec_sets_tf_config_and_keeps_the_environment(in_pod, monkeypatch):
 
 
 def test_tf_config_shows_the_own_task(in_pod, monkeypatch):
-    """Also where the view hides it, and an evaluator, which MultiWorkerMirroredStrategy looks up."""
+    """Also if the view hides it, and for an evaluator, which MultiWorkerMirroredStrategy looks up."""
     publish(in_pod, replace(VIEW, jobs={"chief": ("c0:1",), "worker": {3: "w3:1"}}))
     assert json.loads(tf_config())["cluster"] == {"chief": ["c0:1"], "worker": {"1": "w1:1", "3": "w3:1"}}
     assert json.loads(tf_config(TFClusterResolver())) == json.loads(tf_config())
@@ -240,7 +240,7 @@ def test_tf_config_speaks_for_the_resolvers_task(job):
 
 @pytest.mark.usefixtures("in_pod")
 def test_exec_becomes_the_program():
-    """It has this process's id, its arguments, and no ignored signal: Python ignores SIGPIPE, which ends others."""
+    """It has this process's id, its arguments, and no ignored signal: Python ignores SIGPIPE, other programs end."""
     script = 'echo $$ "$@"; yes | head -1; kill -PIPE $$; echo still here'
     asking = subprocess.Popen(program("exec", "--", "sh", "-c", script, "sh", "--", "-x"), stdout=subprocess.PIPE)
     assert asking.communicate(timeout=GUARD)[0].decode() == f"{asking.pid} -- -x\ny\n"
@@ -276,7 +276,7 @@ def test_exec_that_cannot_run_ends_as_shells_do(in_pod, path, code):
     ],
 )
 def test_output_that_cannot_be_written(where, code, told):
-    """A full disk is one line and a code of its own; a closed output is as good as none."""
+    """A full disk is one line and a separate code; a closed output is not an error."""
     done = subprocess.run(
         ["sh", "-c", f'"$0" "$@" {where}', *program("show")], stderr=subprocess.PIPE, text=True, check=False
     )
@@ -296,7 +296,7 @@ def test_functions_need_a_resolver_with_a_task(function):
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize("job", ["my-worker", "1worker", "wörker", "worker\n"])
 def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job):
-    """A name for which TensorFlow aborts the process is refused before TensorFlow is loaded, by both."""
+    """Both reject a name that would abort TensorFlow, before they load it."""
     reason = "a name is a letter, then letters, digits and _"
     be_task(monkeypatch, job, 0, "w1:0")
     monkeypatch.setattr(
@@ -311,7 +311,7 @@ def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, j
 
 @pytest.mark.usefixtures("in_pod")
 def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, capsys, listen):
-    """The port is looked at before TensorFlow; a program that goes on has the signal handlers that it had."""
+    """The port is checked before TensorFlow is loaded; a program that continues has its signal handlers."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     monkeypatch.setenv(contract.ENV_ADDRESS, listen())
 
@@ -329,7 +329,7 @@ def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, 
 
 
 def test_wait_is_for_all_others_or_the_named_jobs(in_pod, listen, capsys):
-    """It ends with 0 when they listen, and otherwise lists who is missing, and why; the own task is not tried."""
+    """It exits with 0 when they listen, and otherwise lists missing tasks with reasons; the own task is skipped."""
     refusing = refusing_address()
     jobs = {"chief": (listen(),), "ps": (listen(),), "worker": (refusing, refusing)}
     publish(in_pod, replace(VIEW, jobs=jobs))

@@ -1,4 +1,4 @@
-"""One copy of the resolver for a namespace: whose it is, who makes it, when it goes, and what is never mounted."""
+"""One copy of the resolver per namespace: its owner, its creation, its deletion, and what is never mounted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfcluster_operator.plan.plan import plan
 
 ARCHIVE = ResolverArchive(b"zip")
 NAME = naming.resolver_name(ARCHIVE.digest)
-#: Seconds after which an obstacle that is gone no longer holds anything up.
+#: Seconds until a removed obstacle no longer blocks anything.
 SOON = 10.0
 
 
@@ -73,7 +73,7 @@ def test_copy_is_judged_by_its_bytes(changes, genuine):
 
 
 def test_archive_of_another_config_map_is_not_worked_out():
-    """Reading a megabyte of somebody's binary file costs nothing."""
+    """It would mean reading a megabyte of another user's binary file."""
     assert not read(metadata={"name": "c-worker", "namespace": "default"}).archive
 
 
@@ -104,7 +104,7 @@ def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
 
 # --- the plan
 def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
-    """What was put back twice in a row waits, and with it new pods: they would find nothing to mount."""
+    """After two consecutive repairs it waits, and new pods wait for it."""
     world = settled(make_cluster({"worker": 1}))
     create = Create("ConfigMap", NAME, reasons.REPAIRED)
     holds = Holds()
@@ -147,7 +147,7 @@ def copy_of(world: World) -> dict[str, Any] | None:
 
 @within(simulated)
 async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> None:
-    """One request makes it, though many passes need it at the same moment; no Event tells of another."""
+    """One request creates it, though many reconciles need it at the same moment; no Event reports another."""
     names = [CLUSTER, *(f"c{number}" for number in range(40))]
     for name in names:
         world.declare({"jobs": {"worker": job(1)}}, name=name)
@@ -185,7 +185,7 @@ async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom
 
 @within(simulated)
 async def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone(world: World) -> None:
-    """A finalizer keeps it for a while: no pod is made that would lose it."""
+    """A finalizer keeps it for a while: in the meantime no pod is created that would lose it."""
     await one_worker_runs(world)
     keep = {"metadata": {"finalizers": ["example.com/keep"]}}
     world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
@@ -217,7 +217,7 @@ def owned_by(world: World, name: str) -> dict[str, Any]:
 
 @within(simulated)
 async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: World) -> None:
-    """Deleted while it is suspended, with quotas: nothing is written until a pod is made, and then all is well."""
+    """Deleted while it is suspended, with quotas: nothing is written until a pod is created, and then all is well."""
     world.declare({"jobs": {"worker": job(2)}})
     assert await world.await_quiet(ready, SOON)
     world.edit({"suspend": True})

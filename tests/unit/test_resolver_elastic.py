@@ -1,4 +1,4 @@
-"""Elastic training: what a running program can follow of a change, and how tasks that start together meet."""
+"""Elastic training: which changes a running program can follow, and how tasks that start together meet."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def planned(jobs: Jobs, now: Known | None = None, pods: dict[tuple[str, int], st
     ],
 )
 def test_what_is_followed(wanted, now, followed, refused):
-    """Tasks come and go at the top, without a gap, and one of each job stays.
+    """Tasks are added and removed at the top, without a gap, and one of each job stays.
 
-    A task comes only if it has device filters where others of its job have some. A ps that holds variables stays, and
-    so does each below it; the refusal names what would be lost. A task with another address is replaced.
+    A task is added only if it has device filters when others of its job have some. A ps that holds variables stays, and
+    so does each below it; the error names what would be lost. A task with another address is replaced.
     """
     change = planned(wanted, now)
     assert change == Change(7, refused=change.refused, **followed)
@@ -108,7 +108,7 @@ def test_own_job_need_not_be_shown():
 
 
 def test_another_pod_replaces():
-    """A task that is another pod behind the same address is replaced; one of which that is not known is not."""
+    """A task with another pod at the same address is replaced; without that information it is not."""
     before = known(incarnations={("worker", 0): "a", ("worker", 1): "b"})
     assert planned({}, before, {("worker", 0): "a", ("worker", 1): "c", ("ps", 0): "d"}).replaced == (worker(1),)
     assert not planned({}, before).replaced
@@ -132,7 +132,7 @@ def test_only_a_restart_follows(wanted: Jobs, words: str):
     [((2, 3), (2, 3), ()), ((2,), (2,), ()), ((3,), (), ()), ((1, 3), (), (1,)), ((), (), ())],
 )
 def test_only_those_that_are_ready(ready, added, replaced):
-    """Of workers that come, those without a gap below them; of replaced ones, each by itself."""
+    """Of new workers, those without a gap below them; of replaced ones, each independently."""
     change = Change(7, added=(worker(2), worker(3)), removed=(ps(1),), replaced=(worker(1),))
     part = only(change, set(map(worker, ready)))
     assert part == Change(7, tuple(map(worker, added)), change.removed, tuple(map(worker, replaced)))
@@ -145,17 +145,17 @@ def test_changed_jobs():
 
 
 def test_two_changes_are_joined():
-    """What was made first comes first; what is refused is what the later plan refuses."""
+    """The earlier change comes first; the later plan decides what is rejected."""
     first = Change(7, added=(worker(2),), refused=planned({"worker": {}}).refused)
     second = Change(8, removed=(worker(2),), replaced=(ps(0, "p:2"),))
     assert joined(first, second) == Change(8, first.added, second.removed, second.replaced)
 
 
-# tasks that start together meet at the leader's port, and go on with one epoch whatever each saw first
+# tasks that start together meet at the leader's port, and continue with one epoch
 
 
 class Seen:
-    """What one task sees, as the test sets it."""
+    """The view of one task, as the test sets it."""
 
     def __init__(self, workers: list[str], epoch: int) -> None:
         self.show(workers, epoch)
@@ -175,7 +175,7 @@ class Seen:
 
 
 class Meeting:
-    """Workers that meet, each in a thread with a view of its own."""
+    """Workers that meet, each in a thread with its own view."""
 
     def __init__(self, count: int) -> None:
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
@@ -187,7 +187,7 @@ class Meeting:
         return host, int(port)
 
     def start(self, index: int, workers: int, epoch: int, timeout: float = GUARD) -> Future[TFClusterResolver]:
-        """Have a worker come that sees so many workers at an epoch."""
+        """Start a worker whose view has this number of workers at an epoch."""
         self.seen[index] = Seen(self.addresses[:workers], epoch)
         resolver = TFClusterResolver("worker", index, source=self.seen[index])
         return self.pool.submit(meet, resolver, timeout=timeout)
@@ -196,14 +196,14 @@ class Meeting:
         self.seen[index].show(self.addresses[:workers], epoch)
 
     def await_looks(self, index: int) -> None:
-        """Wait until a worker has looked at its view three times more: it waits, and nothing moves it."""
+        """Wait until a worker has read its view three more times: it waits without progress."""
         before = self.seen[index].looks
         eventually(lambda: self.seen[index].looks, lambda looks: looks > before + 3, what=f"worker {index} waits")
 
 
 @pytest.fixture
 def meeting() -> Iterator[Callable[[int], Meeting]]:
-    """Makes a meeting; its threads end with the test."""
+    """Creates a meeting; its threads end with the test."""
     made: list[Meeting] = []
     yield lambda count: made.append(Meeting(count)) or made[-1]
     for one in made:
@@ -226,7 +226,7 @@ def epochs(*workers: Future[TFClusterResolver]) -> list[int]:
     ids=["at once", "a lone worker", "a worker sees it last", "the leader sees it last", "the third never comes"],
 )
 def test_all_start_with_the_epoch_that_all_see(meeting, seen, later, epoch):
-    """Each sees a number of workers at an epoch; they wait until all see the same, and until all of those are there."""
+    """They wait until all see the same number of workers at the same epoch, and until all of those are present."""
     there = meeting(3)
     started = [there.start(index, *view) for index, view in enumerate(seen)]
     if later:
@@ -259,7 +259,7 @@ def test_worker_that_moves_opens_its_new_port(meeting):
 
 
 def test_leader_tries_again_to_open_its_port(meeting, monkeypatch):
-    """The port of its old process can be in use for a moment; it does not try without pauses."""
+    """The port of its old process can be in use for a moment; it retries with a delay."""
     there = meeting(2)
     newcomers: list[Future[TFClusterResolver]] = []
 
@@ -276,21 +276,21 @@ def test_leader_tries_again_to_open_its_port(meeting, monkeypatch):
 
 
 def test_old_process_of_the_leader_is_outlived(meeting):
-    """A newcomer goes to the leader's port while the old process still has it, and waits for the new one."""
+    """A new worker connects to the leader's port while the old process still has it, and waits for the new one."""
     there = meeting(2)
     with socket.create_server(there.address(0)) as old:
         newcomer = there.start(1, 2, 2)
         for _ in range(3):
             guest, _ = old.accept()
             with guest:
-                guest.sendall(b"\0\0\6\4\0\0\0\0\0\0\5\0\0\x40\0")  # as a gRPC server greets
+                guest.sendall(b"\0\0\6\4\0\0\0\0\0\0\5\0\0\x40\0")  # the greeting of a gRPC server
         assert not newcomer.done()
 
     assert epochs(newcomer, there.start(0, 2, 2)) == [2, 2]
 
 
 def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
-    """Port scans, probes and other protocols change nothing; a worker that died is gone, and its successor awaited."""
+    """Port scans, probes and other protocols are ignored; a worker that died is removed, its successor awaited."""
     there = meeting(3)
     leader = there.start(0, 3, 1)
     there.await_looks(0)
@@ -307,7 +307,7 @@ def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
 
 
 def test_leader_names_who_did_not_come(meeting, monkeypatch):
-    """At its time-out, which here passes when worker 1 is there, the leader names who is missing, and the epoch."""
+    """At its time-out, here while worker 1 is present, the leader names the missing workers and the epoch."""
     there, ahead, listen = meeting(3), [0.0], meetings._Door.listen
 
     def hear(door: meetings._Door, seconds: float) -> dict[socket.socket, str]:
@@ -333,7 +333,7 @@ def test_leader_names_who_did_not_come(meeting, monkeypatch):
 
 
 def test_port_of_a_worker_that_waits_is_open_until_they_start(meeting):
-    """Others see that a newcomer is there, however often it does not reach the leader; TensorFlow finds it free."""
+    """Others see the new worker, even if it cannot reach the leader; when TensorFlow starts, the port is free."""
     there = meeting(2)
     there.seen[1] = seen = Seen(there.addresses, 1)
     resolver = TFClusterResolver("worker", 1, source=seen)
@@ -363,7 +363,7 @@ def test_snapshot_is_followed_from_now_on(meeting):
 
 
 def test_what_keeps_them_from_starting_is_named(meeting):
-    """At the time-out of a worker, who leads, and where; where another program has the leader's port, the port."""
+    """At the time-out of a worker: the leader and its address; or the port, if another program has it."""
     there = meeting(2)
     with pytest.raises(TasksUnreachableError, match=f"/job:worker/task:0 at {there.addresses[0]}, which leads"):
         there.start(1, 2, 1, timeout=0.3).result(GUARD)
@@ -373,7 +373,7 @@ def test_what_keeps_them_from_starting_is_named(meeting):
 
 
 def test_worker_that_is_the_last_to_leave_restarts_too(monkeypatch):
-    """All have saved when one of them leaves, and another can still fail to hear it from that one."""
+    """All have saved when one of them leaves, but its message to another can still fail."""
 
     class OpError(Exception):
         pass

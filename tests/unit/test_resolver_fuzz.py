@@ -1,4 +1,4 @@
-"""Whatever the input, the resolver answers or raises an error of its own, in bounded memory.
+"""For any input, the resolver returns or raises an error of its own, in bounded memory.
 
 `make check` tries some inputs and `make fuzz` a hundred thousand; :mod:`support.resolver_fuzz` draws them.
 """
@@ -21,14 +21,14 @@ INPUTS = int(os.environ.get("TFCLUSTER_FUZZ", "2000"))
 CHUNKS = 20 if "TFCLUSTER_FUZZ" in os.environ else 2
 BOUNDS = [INPUTS * number // CHUNKS for number in range(CHUNKS + 1)]
 SEED = 11
-#: What a process may have used at most, in bytes: its libraries take 70 MiB.
+#: The maximal memory of a process in bytes: its libraries take 70 MiB.
 PEAK = 192 * 2**20
 
 
 @pytest.mark.parametrize(("first", "last"), list(pairwise(BOUNDS)))
 def test_any_input_is_answered_or_refused_by_the_resolvers_own_errors(first, last):
-    """Views, environments, arguments, ClusterSpecs and an API server's answers of any content."""
-    # A process of its own: an abort, or memory without end, would end that process alone.
+    """Views, environments, arguments, ClusterSpecs and an API server's responses of any content."""
+    # A separate process, because an abort or unlimited memory would end it.
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-m", "support.resolver_fuzz", *map(str, (SEED, first, last))],
         cwd=TESTS,

@@ -1,4 +1,4 @@
-"""The package as a whole: what it loads and shows, its messages, its page of docs, and TensorFlow beside it."""
+"""The package as a whole: its imports and names, its messages, its page of docs, and TensorFlow next to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster_resolver import ClusterSpec, TFClusterResolver, _protobuf
 
 
 def loaded_by(program: str, flag: str = "-S") -> set[str]:
-    """Give the modules that a fresh Python has loaded after a program; -S leaves site-packages out."""
+    """Return the modules that a fresh Python has loaded after a program; -S leaves site-packages out."""
     program = f"{program}\nimport sys\nprint(*sys.modules)"
     done = python(flag, "-c", program, environment={"PATH": os.environ["PATH"]})
     assert done.returncode == 0, done.stderr
@@ -49,14 +49,14 @@ def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
 
 
 def test_package_has_types_and_a_signature():
-    """Tools get the resolver's arguments; type checkers take annotations where a package has them (PEP 561)."""
+    """Tools get the resolver's arguments; type checkers read annotations only if a package declares them (PEP 561)."""
     signature = "(task_type: 'str | None' = None, task_id: 'int | None' = None, rpc_layer: 'str | None' = None, *, dir"
     assert str(inspect.signature(TFClusterResolver)).startswith(signature)
     assert importlib.resources.files(tfcluster_resolver).joinpath("py.typed").is_file()
 
 
 def test_package_loads_no_module_of_its_own():
-    """Each name is loaded when it is used; ``errors`` is there for an ``except`` clause after a mere import."""
+    """Each name is loaded when it is used; ``errors`` is available for an ``except`` clause after a plain import."""
     caught = "import tfcluster_resolver as t\ntry:\n    raise t.errors.ViewError\nexcept t.errors.TFClusterError: pass"
     assert not [name for name in loaded_by("import tfcluster_resolver") if name.startswith("tfcluster_resolver.")]
     assert "tfcluster_resolver.errors" in loaded_by(caught)
@@ -69,14 +69,14 @@ def test_visible_names_are_the_public_ones():
         tfcluster_resolver.nothing_like_it  # noqa: B018 - the look-up is the test
 
 
-# the protobuf messages, made of .proto files, loaded when needed
+# the protobuf messages, generated from .proto files, loaded when needed
 
 
 MESSAGES = _protobuf.messages("a test")
 
 
 def test_descriptor_set_is_that_of_the_sources(tmp_path):
-    """The checked-in descriptor set is what the compiler makes of the .proto files: `python -m scripts.protos`."""
+    """The checked-in descriptor set is the compiler's output for the .proto files: `python -m scripts.protos`."""
     made = descriptor_pb2.FileDescriptorSet.FromString(protos.compile_protos())
 
     assert descriptor_pb2.FileDescriptorSet.FromString(protos.DESCRIPTOR_SET.read_bytes()) == made
@@ -93,7 +93,7 @@ def test_descriptor_set_is_that_of_the_sources(tmp_path):
 
 
 def test_messages_are_made_once_and_are_ours():
-    """TensorFlow puts its own of the same names in protobuf's default pool; ours of two calls can be compared."""
+    """TensorFlow registers its own of the same names in protobuf's default pool; ours of two calls can be compared."""
     assert _protobuf.messages("another test") == MESSAGES
     assert type(ClusterSpec({}).as_cluster_def()) is MESSAGES.ClusterDef
     assert MESSAGES.ClusterDef.DESCRIPTOR.full_name == "tensorflow.ClusterDef"
@@ -113,7 +113,7 @@ def test_other_values_are_no_cluster_def(value):
     ("version", "words"), [(None, "needs protobuf, which"), ("3.20.3", "needs protobuf 4.22 or newer")]
 )
 def test_protobuf_that_is_missing_or_old_is_a_named_error(tmp_path, version, words):
-    """What needs a message says so in an ImportError of our own."""
+    """Functions that need a message raise an ImportError of our own."""
     if version is not None:
         package = tmp_path / "google" / "protobuf"
         package.mkdir(parents=True)
@@ -142,10 +142,10 @@ def test_no_generated_code_is_brought():
     assert not [text for text in sources if re.search(r"^(from|import) google", text, re.MULTILINE)]
 
 
-# the resolver becomes TensorFlow's, by a package that plays TensorFlow's part; tests/tensorflow has the real one
+# the resolver becomes TensorFlow's, with a fake TensorFlow; tests/tensorflow has the real one
 
 
-#: As TensorFlow has it: an abstract base class, and a public name that is there at the end of the import only.
+#: As in TensorFlow: an abstract base class, and a public name that exists only at the end of the import.
 TENSORFLOW = """
 import abc, os, types
 class ClusterResolver(abc.ABC):
@@ -181,12 +181,12 @@ def run(tmp_path):
     ids=["resolver, TensorFlow", "TensorFlow, resolver", "class, TensorFlow, resolver"],
 )
 def test_resolver_is_tensorflows_in_any_order(run, program):
-    """Instances and the class are TensorFlow's, whatever was first; nothing of ours listens to imports any more."""
+    """Instances and the class are TensorFlow's in any order of imports; none of our import hooks is left."""
     assert run(program + TOLD + FINDERS) == ["True True False", ""]
 
 
 def test_check_before_does_not_stay(run):
-    """TensorFlow's class remembers whom it refused: who asked too early, during the import, is right later."""
+    """TensorFlow's class caches negative results: a check during the import must not affect later ones."""
     early = TENSORFLOW + "import builtins\nbuiltins.early = isinstance(builtins.made, ClusterResolver)\n"
     program = OURS + "import builtins\nbuiltins." + MADE + THEIRS + ASKED + "print(early)\n" + TOLD
     assert run(program, early) == ["False", "True True False"]
@@ -206,7 +206,7 @@ def test_import_that_is_barred_stays_barred(run):
     ids=["fails", "ends well"],
 )
 def test_import_in_another_thread_does_no_harm(run, end, ask, told):
-    """Our import, which waits for TensorFlow's in another thread, goes on where that one fails, and misses nothing."""
+    """Our import, which waits for TensorFlow's in another thread, continues if that one fails, completely."""
     slow = "import builtins\nbuiltins.begun.set()\nbuiltins.ended.wait(1)\n"
     program = """
 import builtins, contextlib, threading
@@ -244,7 +244,7 @@ for name in [name for name in sys.modules if name.startswith("tfcluster_resolver
 
 @pytest.mark.parametrize("again", [RELOADS, LOADS_ANEW + OURS], ids=["reloaded", "dropped"])
 def test_module_can_be_loaded_twice(run, again):
-    """As by IPython's autoreload, and by tests; each of the classes is TensorFlow's."""
+    """As with IPython's autoreload, and in tests; each of the classes is TensorFlow's."""
     first = OURS + MADE + "first = made\n"
     told = "print(isinstance(first, base))\n"
     assert run(first + again + MADE + THEIRS + ASKED + TOLD + told + FINDERS) == ["True True False", "True", ""]

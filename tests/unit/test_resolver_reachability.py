@@ -1,4 +1,4 @@
-"""Whether tasks answer, with real sockets on loopback."""
+"""Whether tasks respond, with real sockets on loopback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def listening(listen) -> str:
 
 @pytest.fixture
 def black_hole() -> Iterator[int]:
-    """A port at which no IPv4 address of loopback answers: its queue is full, so the kernel drops what comes."""
+    """Return a port with a full queue on all IPv4 addresses of loopback: the kernel drops packets."""
     with ExitStack() as opened:
         server = opened.enter_context(socket.create_server(("0.0.0.0", 0), backlog=0))  # noqa: S104 - of 127/8
         port = server.getsockname()[1]
@@ -77,10 +77,10 @@ def test_missing_pod_is_no_missing_name(monkeypatch):
 
 @pytest.mark.parametrize(("count", "bounds"), [(40, (1000, 41)), (400, (100, 50))])
 def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch, count, bounds):
-    """The one that answers is seen in the same look, with no more sockets than the process can spare; none is left."""
+    """The one that responds is found in the same attempt, with only the sockets that the process can spare."""
     descriptors, most = bounds
     monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: descriptors // part)
-    # On a busy machine a look at all of them takes longer.
+    # On a busy machine, an attempt for all of them takes longer.
     monkeypatch.setattr("tfcluster_resolver.waiting.probes._LOOK_ONCE", GUARD)
     counts, real = [], Probes._connect
 
@@ -99,7 +99,7 @@ def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch,
 
 
 def test_process_without_descriptors_goes_on_with_those_it_has(listening):
-    """Where the operating system gives no more sockets, a task waits for the end of another one's attempt."""
+    """Without a free descriptor, a task waits for the end of another one's attempt."""
     text = """
 import resource, sys
 from tfcluster_resolver.waiting import probes, wait_for_tasks
@@ -120,7 +120,7 @@ def open_sockets() -> int:
 
 
 def test_interpreter_ends_although_names_are_looked_up():
-    """Look-ups that never end, more of them than there are threads, keep neither the wait nor the process's end."""
+    """Endless look-ups, more of them than threads, delay neither the wait nor the process's end."""
     text = """
 import socket, threading
 from tfcluster_resolver.waiting import wait_for_tasks
@@ -134,7 +134,7 @@ print(len(missing), {one.cause.name for one in missing}, threading.active_count(
 
 
 class LookUps(addresses._LookUps):
-    """Look-ups in the thread that asks, with a clock that the test sets."""
+    """Look-ups in the calling thread, with a clock that the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, knows: bool = False) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class LookUps(addresses._LookUps):
         self._threads += 1
 
     def find(self, seconds: float) -> int:
-        """Ask every 0.25 s for some time; gives how often the name led somewhere."""
+        """Look up every 0.25 s for some time; return how often the name resolved."""
         found = 0
         for _ in range(int(seconds * 4)):
             self.now += 0.25
@@ -166,7 +166,7 @@ class LookUps(addresses._LookUps):
 
 
 def test_name_without_addresses_is_looked_up_less_and_less(monkeypatch):
-    """A pod that is pending for an hour costs the DNS little; one that comes is found at most five seconds later."""
+    """A pod that is pending for an hour costs the DNS little; a new one is found at most five seconds later."""
     look_ups = LookUps(monkeypatch)
     assert not look_ups.find(3600)
     assert sum(when <= 1001 for when in look_ups.asked) >= 3
@@ -179,7 +179,7 @@ def test_name_without_addresses_is_looked_up_less_and_less(monkeypatch):
 
 
 def test_name_is_looked_up_quickly_after_an_hour(monkeypatch):
-    """A task that is scaled away and comes back an hour later does not wait for what was known of it before."""
+    """A task that is removed by scaling and added an hour later does not wait for the old back-off."""
     look_ups = LookUps(monkeypatch)
     look_ups.find(60)
     look_ups.now += 3600
@@ -189,7 +189,7 @@ def test_name_is_looked_up_quickly_after_an_hour(monkeypatch):
 
 
 def test_look_up_that_fails_in_python_leads_nowhere(monkeypatch):
-    """Without descriptors Python cannot load the codec of names; the next look-up is another one."""
+    """Without descriptors Python cannot load the codec of names; the next look-up is independent."""
     look_ups = LookUps(monkeypatch)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: {}["idna"])
     assert not look_ups.find(1)
@@ -216,7 +216,7 @@ os.waitpid(child, 0)
 
 @pytest.fixture
 def slow_names(monkeypatch) -> tuple[list[str], threading.Event]:
-    """The names that are looked up, each of them 127.0.0.1, and what lets the look-ups end."""
+    """The names that are looked up, each of them 127.0.0.1, and an event that lets the look-ups end."""
     asked, go_on, real = [], threading.Event(), socket.getaddrinfo
 
     def look_up(host, *arguments, **options):
@@ -225,7 +225,7 @@ def slow_names(monkeypatch) -> tuple[list[str], threading.Event]:
         return real("127.0.0.1", *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    # NB: a look-up that another test began may hold the process's threads for minutes.
+    # A look-up of another test can occupy the process's threads for minutes.
     fresh = type(addresses.look_ups)()
     for module in (addresses, waiting_probes):
         monkeypatch.setattr(module, "look_ups", fresh)
@@ -249,7 +249,7 @@ def test_name_is_looked_up_once_for_all_its_tasks(slow_names, listening):
 
 
 def test_look_up_that_is_not_waited_for_is_left_out(slow_names, monkeypatch):
-    """A name whose asker has gone is not looked up any more, if it was not begun."""
+    """A name whose caller has stopped is no longer looked up, unless the look-up has started."""
     asked, go_on = slow_names
     monkeypatch.setattr(addresses, "descriptors", lambda *_, **__: 1)
     held = addresses.look_ups.begin("held")
@@ -290,7 +290,7 @@ def test_task_that_starts_late_is_waited_for():
 
 
 def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):
-    """A task that is not wanted any more is missing no longer, and its attempts end; one that comes is tried."""
+    """A removed task is no longer missing, and its attempts end; an added one is tried."""
     gone, stays = silent_tasks(black_hole, 2)
     before = open_sockets()
     with closing(Probes()) as probes:
@@ -317,8 +317,8 @@ def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):
     ids=["gRPC", "another protocol", "closes", "closes in the middle", "silent"],
 )
 def test_server_must_greet_as_grpc_does(words, closes, cause):
-    """Where gRPC is asked for, accepting a connection is not enough: the settings of HTTP/2 must come back."""
-    # A server that never greets keeps the caller for the whole time-out, so only one that greets gets a long one.
+    """If gRPC is required, accepting a connection is not enough: the server must send HTTP/2 settings."""
+    # A server that never sends them costs the whole time-out, so only one that does gets a long one.
     timeout = 0.5 if cause else GUARD
     with speaker(words, closes=closes) as address:
         tasks = [("worker", 0, address)]
@@ -333,14 +333,14 @@ def test_addresses_are_taken_apart():
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:65536", "grpc://host:1", "host:1_0"])
 def test_what_is_no_address_is_refused(address):
-    """A text that is not host:port is refused at once, because TensorFlow would wait for it for ever."""
+    """A text that is not host:port is rejected immediately, because TensorFlow would wait for it forever."""
     with pytest.raises(AddressError):
         wait_for_tasks([("worker", 0, address)], timeout=GUARD)
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a\0b", "\ud800", "..", "a..b", "*", " "])
 def test_name_that_cannot_be_does_not_resolve(host):
-    """A text that no DNS server could be asked for is a name that does not resolve, not an error of Python's."""
+    """An invalid name counts as one that does not resolve, not as an error of Python's."""
     assert [one.cause for one in wait_for_tasks([("w", 0, f"{host}:1")], timeout=0)] == [Cause.UNRESOLVED]
 
 

@@ -1,4 +1,4 @@
-"""Where the resolver's view comes from: the mounted file, a written ClusterSpec, any file."""
+"""Sources of the resolver's view: the mounted file, a written ClusterSpec, any file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOBS = {"worker": ["w0:1", "w1:1"], "ps": {1: "p1:1", 5: "p5:1"}}
 
 @pytest.fixture(autouse=True)
 def _in_a_pod_of_another_cluster(monkeypatch, tmp_path):
-    """The environment is that of a task of another cluster: none of these sources may look at it."""
+    """The environment is that of another cluster's task: these sources must not use it."""
     be_task(monkeypatch, "other", 7, "other:1", tmp_path / "nowhere")
 
 
@@ -62,7 +62,7 @@ def test_what_tensorflow_takes_is_read(cluster, jobs):
 
 
 def test_unknown_task_of_a_written_spec_is_named():
-    """The error does not speak of a view; without a task there is no master, which TensorFlow would take empty."""
+    """The error does not mention a view; the master is undefined, and TensorFlow would take it as empty."""
     with pytest.raises(NoSuchTaskError, match=r"no task 9 of job 'worker' in the given ClusterSpec$"):
         TFClusterResolver.from_spec(JOBS).master("worker", 9)
     with pytest.raises(NoSuchTaskError):
@@ -102,13 +102,13 @@ def test_filters_of_a_written_spec_are_kept(declared):
     ],
 )
 def test_what_is_no_spec_is_refused(cluster, filters, kind):
-    """What is no cluster or no filters is refused at once: a text of filters would show everything in TensorFlow."""
+    """Invalid clusters and filters raise immediately; TensorFlow would take a string as filters that show all."""
     with pytest.raises(kind):
         TFClusterResolver.from_spec(cluster, device_filters=filters)
 
 
 def test_own_accelerators_of_a_written_spec_are_the_visible_ones(monkeypatch):
-    """A laptop's own task has the accelerators that the process sees; of other tasks nothing is known."""
+    """A laptop's own task has the accelerators that the process sees; those of other tasks are unknown."""
     monkeypatch.setattr(accelerators, "visible_accelerators", lambda: {"GPU": 3})
     resolver = TFClusterResolver.from_spec(JOBS, "worker", 0)
     assert resolver.num_accelerators() == resolver.num_accelerators("worker", 0) == {"GPU": 3}
@@ -128,7 +128,7 @@ def test_copies_of_every_source_answer_the_same(tmp_path, duplicate):
 
 
 def test_subclasses_of_users_are_kept(tmp_path):
-    """What a class method makes is of the class that it was called on, and is set up by it; so are copies."""
+    """A class method returns an instance of its class, with its ``__init__``; so do copies."""
 
     class Mine(TFClusterResolver):
         environment = "mine"
@@ -150,7 +150,7 @@ def test_subclasses_of_users_are_kept(tmp_path):
 
 
 class Counting:
-    """A source of a user's own: each look is another epoch."""
+    """A user's own source: each read is another epoch."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -164,7 +164,7 @@ class Counting:
 
 
 def test_source_of_a_user_is_taken():
-    """What gives views and notices can be a resolver's source; its snapshots stay and its watches follow."""
+    """An object with views and notifications can be a resolver's source; its snapshots stay and its watches follow."""
     resolver = TFClusterResolver("worker", 0, source=Counting())
     now = resolver.snapshot()
     assert now.epoch == now.epoch < resolver.epoch
@@ -184,7 +184,7 @@ def test_file_is_read_anew(tmp_path):
 
 
 def test_file_of_a_relative_path_stays_the_same_file(tmp_path, monkeypatch):
-    """The path is that of the moment, wherever the program goes: of any name, also a folder's, and that of a copy."""
+    """The path is resolved once, for any name, also a folder's, and for a copy."""
     publish(tmp_path, VIEW)
     (tmp_path / "copied").write_text(contract.dump(VIEW))
     (tmp_path / "elsewhere").mkdir()
@@ -213,7 +213,7 @@ NAMES = ["", "Upper", "a,b", "a in (b)", "../a", "-a", "a" * 254, "\ud800"]
     ids=["file", "kubeconfig", "name", "namespace"],
 )
 def test_what_can_be_no_path_or_name_is_refused(make, values):
-    """A name becomes a part of a path and of a selector, so only what the API server allows is taken."""
+    """A name becomes a part of a path and of a selector, so only names that the API server allows are accepted."""
     for value in values:
         with pytest.raises(ArgumentValueError):
             make(value)
@@ -226,11 +226,11 @@ def test_missing_and_endless_files_are_named(tmp_path):
         TFClusterResolver.from_file("/dev/zero")
 
 
-# several views in one
+# several views combined
 
 
 def test_newest_whole_job_counts():
-    """Of views that show a whole job the newest, also with fewer tasks; a view that shows a part takes nothing away."""
+    """The newest of the views that show a whole job, also with fewer tasks; a partial view removes nothing."""
     views = [
         view_of({"worker": ("w0:1",), "ps": {1: "p1:1"}}, epoch=5),
         view_of({"worker": ("w0:1", "w1:1"), "ps": ("p0:1", "p1:1")}, epoch=4),
@@ -290,7 +290,7 @@ def test_slow_thread_takes_nothing_back(mount, monkeypatch):
     mount.swap({SHARED: text_of(2)})
 
     class Stamp(tuple):
-        """The stamp of the new view; while it is compared, the slow thread stores what it read before."""
+        """The stamp of the new view; during its comparison, the slow thread stores its old read."""
 
         __slots__ = ()
 
@@ -305,7 +305,7 @@ def test_slow_thread_takes_nothing_back(mount, monkeypatch):
 
 
 def test_reader_never_sees_a_torn_view(mount):
-    """While the kubelet swaps as fast as it can, every reading is one of the whole views, and epochs only grow."""
+    """While the kubelet swaps as fast as it can, every read is one of the whole views, and epochs only grow."""
     addresses = {epoch: tuple(f"{epoch}:{task}" for task in range(epoch % 7)) for epoch in range(SWAPS)}
     texts = [text_of(epoch, jobs={"worker": seen}) for epoch, seen in addresses.items()]
     mount.swap({SHARED: texts[0]})
@@ -329,7 +329,7 @@ def test_reader_never_sees_a_torn_view(mount):
 
 
 def test_own_view_goes_before_the_shared_one(mount):
-    """A task with filters of its own reads its file, which comes and goes with the mount; others the shared one."""
+    """A task with its own filters reads its own file, which can appear and disappear; others the shared one."""
     view_file = ViewFile(mount.folder, 3)
     seen = []
     for files in ({SHARED: text_of(1)}, {OWN: text_of(2), SHARED: text_of(1)}) * 2:

@@ -1,4 +1,4 @@
-"""The wait that follows the view, as a program calls it: real sockets, real view files."""
+"""Waiting for tasks from the view, as a program calls it: real sockets, real view files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
 
 
 class Waiting:
-    """A wait in a thread; ``begun`` is set when the tasks were tried for the first time."""
+    """A wait in a thread; ``begun`` is set after the first attempt."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wait: Callable[[], Any]) -> None:
         self.begun, real = threading.Event(), Probes.run
@@ -64,7 +64,7 @@ class Waiting:
 
 
 def test_wait_counts_the_others(cluster, listen):
-    """Every other task that this one sees is waited for, and their number comes back; the own one is not."""
+    """The result is the number of all other tasks in the view, without the own one."""
     cluster.publish(ps=[listen()], worker=[listen(), listen()])
     assert tfcluster_resolver.wait() == 3
     assert tfcluster_resolver.wait(TFClusterResolver(), timeout=math.inf) == 3
@@ -82,7 +82,7 @@ def test_wait_needs_no_pod(listen):
 
 
 class Shrinking:
-    """A source whose cluster loses a task with each look at it, until the chief alone is left."""
+    """A source whose cluster loses a task with each read, until only the chief is left."""
 
     def __init__(self, workers: Sequence[str]) -> None:
         self.workers, self.epoch = list(workers), 0
@@ -104,7 +104,7 @@ def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):
 
 
 def test_wait_follows_a_resize(cluster, listen, monkeypatch):
-    """A task that is scaled away while it is waited for is not waited for any longer, and one that comes is."""
+    """A task that is removed during the wait is no longer awaited, and an added one is."""
     ps = listen()
     cluster.publish(ps=[ps], worker=[refusing_address(), refusing_address()])
     waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
@@ -113,7 +113,7 @@ def test_wait_follows_a_resize(cluster, listen, monkeypatch):
 
 
 def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
-    """A task that is added while the last one answers is waited for as well; the error has the new epoch."""
+    """A task that is added while the last one responds is awaited too; the error has the new epoch."""
     worker, added = listen(), refusing_address()
     cluster.publish(worker=[worker])
     real = Probes.look_once
@@ -132,7 +132,7 @@ def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
 
 
 def test_snapshot_of_a_cluster_that_shrank_ends_the_wait(cluster, listen, monkeypatch):
-    """A snapshot's task that is scaled away ends the wait at once, with an error that names it and what to do."""
+    """If a snapshot's task is removed, the wait ends immediately, with an error that names it and the remedy."""
     ps, missing = listen(), refusing_address()
     cluster.publish(ps=[ps], worker=[missing])
     snapshot = TFClusterResolver().snapshot()
@@ -148,7 +148,7 @@ def test_snapshot_of_a_cluster_that_shrank_ends_the_wait(cluster, listen, monkey
 
 
 def test_snapshot_whose_tasks_all_answer_is_good(cluster, listen):
-    """A task that is scaled away and still answers is good enough for a snapshot, as is a cluster that grew."""
+    """A removed task that still responds is good enough for a snapshot, as is a cluster that grew."""
     ps, worker = listen(), listen()
     cluster.publish(ps=[ps], worker=[worker])
     snapshot = TFClusterResolver().snapshot()
@@ -160,7 +160,7 @@ def test_snapshot_whose_tasks_all_answer_is_good(cluster, listen):
 
 @pytest.mark.parametrize("stays", [False, True])
 def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeypatch, stays):
-    """A view that cannot be read ends the wait with its own error only if it stays so, or is so at the start."""
+    """An unreadable view ends the wait with its own error only if it stays unreadable, or is so at the start."""
     cluster.publish(ps=[refusing_address()])
     if stays:
         monkeypatch.setattr("tfcluster_resolver.waiting.GRACE", 0.2)

@@ -39,7 +39,7 @@ def kubelet(tmp_path, monkeypatch) -> Kubelet:
 
 @pytest.fixture(params=["inotify", "polling"])
 def _way(request, monkeypatch):
-    """The watch learns of changes by inotify alone, and by looking where there is none."""
+    """The watch detects changes either with inotify alone, or by polling without it."""
     if request.param == "polling":
         monkeypatch.setattr(watch, "_open_inotify", lambda: None)
     else:
@@ -48,7 +48,7 @@ def _way(request, monkeypatch):
 
 @pytest.fixture
 def while_waiting(monkeypatch):
-    """Has something happen while a watch waits, and gives the epoch that the watch then yields."""
+    """Runs an action while a watch waits, and returns the epoch that the watch then yields."""
     waits = threading.Event()
     real = watch.FolderNotice.wait
 
@@ -77,7 +77,7 @@ def at(epoch: int, **changes) -> contract.View:
 
 
 def open_descriptors() -> list[str]:
-    """Name what this process has open, but not the folder of descriptors itself."""
+    """Return the open descriptors of this process, without that of the descriptor folder itself."""
     return sorted(os.fspath(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.exists())
 
 
@@ -91,7 +91,7 @@ def test_descriptor_of_inotify(monkeypatch, descriptor, found):
 
 @pytest.mark.usefixtures("_way")
 def test_epoch_names_what_came_and_went(kubelet):
-    """The tasks that were added and removed, or other filters alone; its resolver is frozen at it."""
+    """The added and removed tasks, or a change of filters; its resolver is frozen at it."""
     following = TFClusterResolver(task_type="worker", task_id=0).watch(timeout=GUARD)
     kubelet.write(at(4, jobs={"worker": ("w0:1", "w1:2", "w2:1")}))
 
@@ -112,7 +112,7 @@ def test_epoch_names_what_came_and_went(kubelet):
 
 
 def test_task_that_is_scaled_away_leaves(kubelet, monkeypatch):
-    """It went and it leaves; its ClusterSpec keeps it, as TensorFlow needs, and afterwards it is as if it stayed."""
+    """It is both removed and leaving; its ClusterSpec keeps it, as TensorFlow needs, and then it is unchanged."""
     be_task(monkeypatch, "worker", 1, "w1:1")
     resolver = TFClusterResolver()
     following = resolver.watch(timeout=GUARD)
@@ -135,7 +135,7 @@ def test_task_that_is_scaled_away_leaves(kubelet, monkeypatch):
 
 
 def test_close_ends_a_wait_in_another_thread(kubelet, monkeypatch):
-    """The thread that waits ends without an error, and closes the descriptor; the watch has ended for good."""
+    """The waiting thread ends without an error, and closes the descriptor; the watch stays closed."""
     monkeypatch.setattr(watch, "_LOOK_ANYWAY", 0.05)
     before, waits, real = open_descriptors(), threading.Event(), watch.FolderNotice.wait
     monkeypatch.setattr(watch.FolderNotice, "wait", lambda *arguments: (waits.set(), real(*arguments)))
@@ -152,7 +152,7 @@ def test_close_ends_a_wait_in_another_thread(kubelet, monkeypatch):
 
 @pytest.mark.usefixtures("_way")
 def test_every_change_of_the_folder_is_noticed(kubelet, tmp_path, while_waiting):
-    """Also the rename of ``..data`` alone, and a folder that is made anew; no folder before it stays open."""
+    """Also the rename of ``..data`` alone, and a re-created folder; no earlier folder stays open."""
 
     def rename_the_link_alone(epoch: int) -> None:
         (kubelet.folder / "..prepared").mkdir()
@@ -194,7 +194,7 @@ def test_file_written_in_place_is_noticed(tmp_path, while_waiting):
 
 
 def test_folder_that_comes_back_with_the_same_inode_is_followed(kubelet, monkeypatch, while_waiting):
-    """A file system may give a new folder the inode of the removed one, whose end is noticed all the same."""
+    """A file system can reuse the inode of the removed folder, whose removal is detected all the same."""
     monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
     monkeypatch.setattr(watch, "_identity", lambda _: (1, 1))
     following = TFClusterResolver().watch()
@@ -230,7 +230,7 @@ def test_last_of_many_quick_changes_is_seen(kubelet):
     ids=["the same", "a lost accelerator", "a TFCluster made again", "another epoch"],
 )
 def test_another_epoch_or_cluster_is_news(kubelet, changes, epochs):
-    """With timeout 0 the watch looks once, ends, and stays ended."""
+    """With timeout 0 the watch reads once, ends, and stays ended."""
     following = TFClusterResolver().watch(timeout=0)
     kubelet.write(replace(VIEW, **changes))
     assert [one.epoch for one in following] == epochs
@@ -239,7 +239,7 @@ def test_another_epoch_or_cluster_is_news(kubelet, changes, epochs):
 
 
 def test_watch_of_a_frozen_resolver_begins_at_its_epoch(kubelet):
-    """What changed between freezing and watching is not lost; a snapshot and the resolver of a change are frozen."""
+    """A change between freezing and watching is not lost; a snapshot and the resolver of a change are frozen."""
     frozen = TFClusterResolver().snapshot()
     kubelet.write(at(2))
     change = next(frozen.watch(timeout=GUARD))
@@ -252,7 +252,7 @@ def test_watch_of_a_frozen_resolver_begins_at_its_epoch(kubelet):
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("kind", [ViewNotFoundError, MalformedViewError])
 def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
-    """Missing or malformed, it is an error each time, also without a timeout; the watch goes on when it is repaired."""
+    """A missing or malformed view is an error each time, also without a timeout; after a repair the watch continues."""
     monkeypatch.setattr(watch, "GRACE", 0.2)
     following = TFClusterResolver().watch()
     if kind is MalformedViewError:
@@ -269,7 +269,7 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
 
 
 def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
-    """After a fork both processes see every new epoch by the same iterator, and neither takes from the other."""
+    """After a fork both processes get every new epoch from the same iterator, independently."""
     monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
     following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(2))
@@ -296,7 +296,7 @@ def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
 
 
 def test_watch_closes_its_descriptor(kubelet):
-    """However a watch ends (by itself, closed, forgotten, never begun), it leaves nothing open."""
+    """A watch that ended by itself, was closed, dropped or never started leaves no descriptor open."""
     before = open_descriptors()
     resolver = TFClusterResolver()
 

@@ -1,4 +1,4 @@
-"""The roster: whose each object is, and how far each task is, each said once and for all readers."""
+"""The roster: the owner of each object and the state of each task, decided once for all readers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tfcluster_operator.plan.plan import plan, plan_in_turns
 from tfcluster_operator.report.status import status_in_turns, status_of
 
 SUBJECT = "demo-worker-1"
-#: It stands for the resolver: nobody runs it here.
+#: It represents the resolver: no test runs it here.
 NO_ARCHIVE = ResolverArchive(b"zip")
 RESOLVER = naming.resolver_name(NO_ARCHIVE.digest)
 
@@ -51,7 +51,7 @@ def world() -> InMemoryWorld:
     return settled(make_cluster())
 
 
-# --- how far a task is
+# --- the state of a task
 def edit(change: dict[str, Any], name: str = SUBJECT) -> Any:
     return does("edit", "Pod", name, change)
 
@@ -65,7 +65,7 @@ def labelled(key: str, value: str | None) -> Any:
 
 
 def make_later_pod(world: InMemoryWorld) -> None:
-    """Make a second pod of the task, as after a failure."""
+    """Create a second pod of the task, as after a failure."""
     pod = copy.deepcopy(world.objects["Pod", SUBJECT])
     pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
     world.create("Pod", pod)
@@ -113,14 +113,14 @@ HAPPENINGS = [LOST, UNREADY, DELETED, FAILED, SUCCEEDED, NOBODYS, OF_PREDECESSOR
 def test_roster_that_begins_with_an_earlier_one_is_the_same(world, first, then):
     cluster, before, observed = make_cluster(), None, Observed()
     for happens in (NOTHING, first, then):
-        with contextlib.suppress(KeyError, RefusedError):  # the pod may be gone by then
+        with contextlib.suppress(KeyError, RefusedError):  # the pod can be deleted by then
             happens(world)
         observed = with_known_objects(world.observe(cluster), observed)
         assert (before := call_roll(cluster, observed, before=before)) == call_roll(cluster, observed)
 
 
 def test_tasks_whose_pods_did_not_change_are_not_classified_again(world):
-    """A pass over thousands of tasks costs what has changed since the last."""
+    """A reconcile over thousands of tasks costs only what has changed since the last one."""
     observed = world.observe(make_cluster())
     before = call_roll(make_cluster(), observed)
     world.pod_runs(SUBJECT, conditions=[])
@@ -130,7 +130,7 @@ def test_tasks_whose_pods_did_not_change_are_not_classified_again(world):
     assert after.places["chief"][0] is before.places["chief"][0]
 
 
-#: As the server tells of it: we made the pod, and somebody else wrote its image.
+#: As the server reports it: the operator created the pod, and another manager wrote its image.
 IMAGE = {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}
 OURS = {"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}}
 ANOTHER_IMAGE = {"metadata": {"managedFields": [OURS, {"manager": "kubectl", "fieldsV1": IMAGE}]}}
@@ -167,7 +167,6 @@ def test_to_pass_by_what_is_settled_changes_no_decision(world, happens, phase):
 
 
 def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str, Any]]:
-    """Take stock, plan and report."""
     known = take_stock(roster, world.ledger, world.now)
     roster = roster.completed_by(known)
     planned = plan(roster, known, views_of(roster).of_jobs, world.now)
@@ -183,7 +182,7 @@ def test_decisions_over_thousands_of_tasks_pause():
 
 
 def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:
-    """Pause where a decision does, and prove that it does so often."""
+    """Yield where a decision yields, and check how often it does."""
     pauses = 0
     while True:
         try:
@@ -205,7 +204,7 @@ def test_tasks_of_an_edited_job_are_classified_again(world):
 
 
 def with_known_objects(observed: Observed, before: Observed) -> Observed:
-    """Return what exists with the very objects that were there before, as the caches have it."""
+    """Return the existing objects, with identical unchanged objects, as the caches hold them."""
     pods = {name: before.pods[name] if before.pods.get(name) == pod else pod for name, pod in observed.pods.items()}
     return replace(observed, pods=pods)
 
@@ -239,7 +238,6 @@ def test_end_and_template_of_others_pods_decide_nothing(world, change):
 
 @pytest.mark.parametrize("hashed", ["older", None])
 def test_pod_of_another_template_is_outdated(world, hashed):
-    """So is one whose annotation somebody took: what it was made from is unknown."""
     assert not place(world).outdated
     annotated(naming.ANNOTATION_TEMPLATE_HASH, hashed)(world)
     assert place(world).outdated
@@ -270,7 +268,7 @@ def test_open_tasks_are_those_that_have_not_completed(world):
     assert [each.task.index for each in roster.of(job)] == [0, 1]
 
 
-# --- what is not a task's
+# --- objects outside of tasks
 def names(pods: Any) -> set[str]:
     return {pod.meta.name for pod in pods}
 

@@ -1,4 +1,4 @@
-"""The set-up of the demo: which steps run beside which, and how steps run, are told of, and fail."""
+"""The set-up of the demo: which steps run in parallel, and how steps run, report and fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from scripts import set_up
 from scripts.steps import Run, Step, StepError
 
-#: Parts of programs: leave the process's number in a file, at once; wait until a file is there.
+#: Parts of programs: write the process's number into a file atomically; wait until a file exists.
 LEAVE = "import os, time; open('{0}.part', 'w').write(str(os.getpid())); os.rename('{0}.part', '{0}')\n"
 AWAIT = "import os, time\nwhile not os.path.exists('{0}'): time.sleep(.01)\n"
 
@@ -44,7 +44,7 @@ def test_every_step_can_be_done(cluster, tmp_path, told):
 
 
 def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_path):
-    """What the step wrote last is in the message; one that runs is ended, and one that would come later never runs."""
+    """The end of the step's output is in the message; a running step is ended, and a later one never runs."""
     running, later = str(tmp_path / "running"), str(tmp_path / "later")
     with pytest.raises(StepError, match=r"(?s)Bad ended with status 1:\nno space left"):
         go(

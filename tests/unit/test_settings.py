@@ -1,4 +1,4 @@
-"""The command line: who works where, and by which Lease."""
+"""The command line: namespaces, and the Lease."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfcluster_operator.settings import parse_arguments
 
 @pytest.fixture(autouse=True)
 def outside_of_a_pod(monkeypatch, tmp_path):
-    """No variable and no file says where the process runs."""
+    """No variable and no file shows that the process runs in a pod."""
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
     monkeypatch.setattr(settings, "_NAMESPACE_FILE", tmp_path / "namespace")
 
@@ -23,7 +23,7 @@ def parsed(arguments: str) -> settings.Settings:
 @pytest.mark.parametrize(
     ("arguments", "fields"),
     [
-        # Outside of a pod the operator leads without an election, unless it is asked for one.
+        # Outside of a pod the operator leads without an election, unless one is requested.
         ("", {"leader_election": False, "metrics_port": 8081, "log_format": "text"}),
         ("--lease-namespace home", {"leader_election": True, "lease_name": "tfcluster-operator"}),
         ("--lease-namespace home", {"lease_namespace": "home"}),
@@ -37,7 +37,7 @@ def test_options_are_read(arguments, fields):
 
 
 def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
-    """In a pod the Lease is in the pod's namespace: by the kubelet's file, else by POD_NAMESPACE."""
+    """In a pod the Lease is in the pod's namespace: from the kubelet's file, else from POD_NAMESPACE."""
     monkeypatch.setenv("POD_NAMESPACE", "by-variable")
     assert (parsed("").leader_election, parsed("").lease_namespace) == (True, "by-variable")
     (tmp_path / "namespace").write_text("by-file\n", encoding="utf-8")
@@ -48,7 +48,7 @@ def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--namespace", "team", "--namespace", ""], "--all-namespaces"),  # to the API server "" is all namespaces
+        (["--namespace", "team", "--namespace", ""], "--all-namespaces"),  # for the API server "" is all namespaces
         (["--all-namespaces", "--leader-election"], "--leader-election needs --lease-namespace"),
         (["--all-namespaces", "--log-format", "xml"], "invalid choice: 'xml'"),
         (["--all-namespaces", "--metrics-port", "8080"], "--metrics-port and --health-port must differ"),
@@ -61,7 +61,6 @@ def test_options_that_make_no_sense_are_refused(capsys, arguments, words):
 
 
 def test_version_is_told_without_other_options(capsys):
-    """``--version`` needs no namespace, and tells the version that the resolver has too."""
     with pytest.raises(SystemExit) as stop:
         parse_arguments(["--version"])
     assert stop.value.code == 0

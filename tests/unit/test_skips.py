@@ -1,4 +1,4 @@
-"""A skip that nobody expects fails the run."""
+"""An unexpected skip fails the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a TFCluster: defaults, what pods are made from, and every problem told at once."""
+"""Reading a TFCluster: defaults, the input of pods, and all problems reported together."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def hash_of(job: dict[str, Any], **spec: Any) -> str:
     ],
 )
 def test_the_hash_changes_exactly_when_a_pod_must_be_replaced(job, spec, same):
-    """Template, port, domain and what spec.resolver brings are what a pod is made from; nothing else costs a pod."""
+    """Template, port, domain and spec.resolver determine a pod; no other edit replaces one."""
     assert same == (hash_of({}) == hash_of(job, **spec))
 
 
@@ -146,7 +146,7 @@ def of_container(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_part_of_the_wrong_type_is_told_with_its_path(job, path):
-    """What an old CRD lets through is an InvalidSpecError that names the field."""
+    """A value that an old CRD allows is an InvalidSpecError that names the field."""
     body = make_body()
     body["spec"]["jobs"]["worker"] = {"template": TEMPLATE, **job} if isinstance(job, dict) else job
     (problem,) = problems(body)
@@ -164,7 +164,7 @@ def test_an_empty_key_of_a_job_is_as_good_as_none(field):
 
 @pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
 def test_job_that_cannot_be_named_is_told(name):
-    """Of such names two may be one to DNS, and their pods would take each other's place forever."""
+    """Two such names can be equal in DNS, and their pods would replace each other forever."""
     (problem,) = problems(make_body({"worker": 1, name: 1}))
     assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
 
@@ -179,14 +179,14 @@ def test_all_parts_that_cannot_be_read_are_told_at_once():
 
 
 def test_long_value_is_told_in_short():
-    """A condition's message has a bound, which no value of the user's may break."""
+    """A condition's message has a maximal length, which the user's values must not exceed."""
     assert len(problems(make_body({"worker": {"deviceFilters": ["x" * 1_000_000]}}))[0]) < 500
     assert len(problems(make_body({"x" * 100_000: {"replicas": "y" * 1_000_000}}))[0]) < 1_000
 
 
 @pytest.mark.parametrize("spec", ["x", 5, ["jobs"], True])
 def test_spec_that_is_no_object_is_told(spec):
-    """It is ours to report, because no other controller is named."""
+    """We report it, because it does not name another controller."""
     body = {**make_body(), "spec": spec}
     assert is_ours(body)
     assert problems(body)[0].startswith("spec: ")
@@ -299,7 +299,7 @@ def test_resolver_is_delivered_unless_the_image_brings_it():
     assert told.startswith("spec.resolver.delivery: ")
 
 
-# --- bounds
+# --- limits
 def _bounded(tasks: int = 2, *, room: int | None = None, own: int = 0) -> dict[str, Any]:
     filters = {str(index): [] for index in range(own)}
     more = {} if room is None else {"maxReplicas": room}
@@ -327,7 +327,7 @@ def test_cluster_beyond_a_bound_is_told(body, words):
 
 
 def test_spec_is_read_again_when_it_differs_whatever_its_generation():
-    """A new default of the CRD changes what the API server returns, and no generation."""
+    """A new default of the CRD changes what the API server returns, but not the generation."""
     parents = Parents(cast("Client", None))
 
     def read(version: int, before: TFCluster | None, **spec: Any) -> TFCluster:

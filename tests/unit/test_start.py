@@ -1,4 +1,4 @@
-"""The first second of a process, which is heard before it has loaded anything, and the code with which it ends."""
+"""The first second of a process: signals before the imports, and exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
-    """A pod that is deleted right after its start ends at once and with 0."""
+    """A pod that is deleted right after its start ends immediately and with 0."""
     (tmp_path / "uvloop.py").write_text("import signal\n\nsignal.pause()\n", encoding="utf-8")
     paths = os.pathsep.join(str(path) for path in (tmp_path, _ROOT / "operator", _ROOT / "resolver"))
     process = subprocess.Popen(
@@ -35,7 +35,7 @@ def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
 
 
 def test_what_needs_no_library_works_without_any():
-    """Of the distribution without extras the operator tells its version, and what to install to run it."""
+    """Without extras, the operator prints its version, and what to install to run it."""
     version, run = begin_without_libraries("--version"), begin_without_libraries("--all-namespaces")
     assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")
     assert run.returncode == 1
@@ -58,7 +58,7 @@ def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
 
 
 def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the operator with Python's own library alone."""
+    """Run the operator with only Python's standard library."""
     paths = os.pathsep.join(str(_ROOT / part) for part in ("operator", "resolver"))
     return subprocess.run(
         [sys.executable, "-S", "-m", "tfcluster_operator", *arguments],
@@ -70,7 +70,7 @@ def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def handles(pid: int, number: int) -> bool:
-    """Return whether a process has a handler for a signal, as the kernel has it."""
+    """Return whether a process has a handler for a signal, from the kernel."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
     return bool(int(caught, 16) & 1 << (number - 1))

@@ -1,4 +1,4 @@
-"""The status: counts that tell the truth, conditions that say why, times that move only when they should."""
+"""The status: true counts, conditions with reasons, and times that change only when they should."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ def report(
 
 
 def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
-    """Return (status, reason, message) of one condition."""
     (found,) = [one for one in status["conditions"] if one["type"] == kind]
     return found["status"], found["reason"], found["message"]
 
 
 def test_a_running_cluster_is_ready():
-    """The whole status, to the letter, so that no field changes unseen."""
+    """The whole status, literally, so that no field changes unnoticed."""
     cluster, world = running({"chief": 1, "worker": 2}, generation=4)
 
     def job(name: str, count: int) -> dict[str, Any]:
@@ -145,7 +144,7 @@ CAUSES = [*TOO_LARGE, *LATER_ON, reasons.REJECTED, reasons.WAITING_FOR_PREDECESS
     ],
 )
 def test_findings_are_the_reason_of_the_conditions_that_they_touch(world, findings, aside, says):
-    """Ready has what the tasks wait for, and UpToDate the rest; the evaluator does not count for Ready."""
+    """Ready has the reason why tasks wait, and UpToDate the others; the evaluator does not count for Ready."""
     cluster = make_cluster({"worker": 2, "evaluator": 1})
     found = InMemoryWorld() if world == "new" else settled(cluster)
     if world == "without its Service":
@@ -166,7 +165,7 @@ def test_many_findings_of_one_reason_are_cut_short():
 
 
 def test_long_words_of_others_are_cut():
-    """What a webhook says may be longer than a condition's message may be."""
+    """The message of a webhook can be longer than a condition allows."""
     status = report(make_cluster({"worker": 1}), InMemoryWorld(), Finding(reasons.REJECTED, "no " * 20_000))
     assert len(condition(status, "Ready")[2]) < 2_000
 

@@ -1,4 +1,4 @@
-"""Taking stock in its fixed order, and that no crash at any step of a pass loses a failure or counts it twice."""
+"""The fixed order of the evaluation; a crash at any step of a reconcile neither loses a failure nor counts it twice."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from tfcluster_operator.report.status import status_of
 
 
 def fails(*workers, **status):
-    """Let pods of workers fail, in this order."""
-
     def happens(world):
         for index in workers:
             world.pod_ends(f"demo-worker-{index}", "Failed", **status)
@@ -118,7 +116,7 @@ def test_time_that_no_pause_reaches_is_now(ahead, retry_in):
 
 @pytest.mark.parametrize(("since", "left"), [(0.0, 600.0), (599.0, 1.0), (600.0, None), (5000.0, None)])
 def test_failure_of_a_task_that_works_is_forgotten_after_ten_minutes(since, left):
-    """What would be remembered forever would grow forever."""
+    """A record without an end would grow without limit."""
     cluster, world = running({"worker": 1})
     known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - since)})})
     found = world.stock(cluster, known)
@@ -209,7 +207,7 @@ def test_failure_is_counted_once_though_its_task_is_scaled_away_and_back():
 
 # --- crashes
 class Passes:
-    """An operator that can crash between any two steps of a pass; what it knows is then what the status holds."""
+    """An operator that can crash between any two steps of a reconcile; afterwards it has only the status."""
 
     def __init__(self, jobs, **spec):
         self.world, self.jobs, self.spec = InMemoryWorld(), jobs, spec
@@ -217,7 +215,7 @@ class Passes:
         self.settle()
 
     def one(self, *, evidence=True, actions=99, report=True):
-        """Make a pass: write the evidence or crash, carry out so many actions or crash, report or crash."""
+        """Reconcile: write the evidence or crash, execute this number of actions or crash, report or crash."""
         cluster = parse(make_body(self.jobs, status=self.status, **self.spec))
         written = ledger.read(self.status)
         roster = call_roll(cluster, self.world.observe(cluster))
@@ -240,7 +238,7 @@ class Passes:
         return planned
 
     def settle(self):
-        """Let an undisturbed operator finish."""
+        """Reconcile without crashes until nothing is left to do."""
         for _ in range(12):
             self.world.end_graceful_deletions()
             planned = self.one()

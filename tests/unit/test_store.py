@@ -1,4 +1,4 @@
-"""The operator's caches: what is believed after old, late and repeated news, and who is told of it."""
+"""The operator's caches: their state after old, late and repeated events, and which clusters are notified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def child(
 
 
 def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
-    """Make a store that knows these children, and the list of what it tells from then on."""
+    """Create a store with these children, and the list of its later notifications."""
     told: list[tuple[str, tuple[str, str]]] = []
     store = ChildStore(lambda owner, name, _: told.append((owner, name)), lambda: 0.0)
     for one in children:
@@ -66,7 +66,7 @@ def test_every_change_is_told_with_owner_and_label_and_whether_the_child_has_lef
 
 
 def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
-    """Another's annotation, or an entry of managedFields, wakes no pass; an older list does not prune the pod."""
+    """Others' annotations and managedFields cause no reconcile; an older list does not remove the pod."""
     store, told = make_store(child(1))
     store.put(child(5, annotations={"example.com/note": "1"}, managedFields=[{"manager": "other", "fieldsV1": {}}]))
     store.put(child(4, status={"phase": "Running"}))
@@ -151,7 +151,6 @@ def test_what_is_believed_after_old_late_and_repeated_news(known, acts, believed
 
 
 def test_a_child_that_changes_hands_is_told_to_both():
-    """The former controller must learn that it lost a child, the new one that it has one."""
     store, told = make_store(child(1))
     store.put(child(2, owner="other", label="elsewhere"))
     assert {("owner", ("ns", "demo")), ("other", ("ns", "elsewhere"))} == set(told)
@@ -160,7 +159,7 @@ def test_a_child_that_changes_hands_is_told_to_both():
 
 
 def test_forgetting_takes_out_one_incarnation():
-    """A request has shown that it is gone: whatever its version, and only if it is that one."""
+    """A request has shown that it does not exist: for any version, and only for this UID."""
     store, told = make_store(child(5))
     store.forget(NAME, "u2")
     assert child(5) == store.get(NAME)
@@ -171,7 +170,7 @@ def test_forgetting_takes_out_one_incarnation():
 
 
 def test_tombstones_are_bounded(monkeypatch):
-    """The oldest deletions are forgotten first; a deletion that is seen again counts as new."""
+    """The oldest deletions are dropped first; a repeated deletion counts as new."""
     monkeypatch.setattr(store_module, "_TOMBSTONES", 2)
     store, _ = make_store()
     for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
@@ -179,18 +178,17 @@ def test_tombstones_are_bounded(monkeypatch):
     assert list(store._gone) == ["u1", "u3"]
 
 
-# --- what exists of one cluster
+# --- the objects of one cluster
 
 
 def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
-    """Return the names that are observed of the cluster "demo" with one worker."""
     observed = stores.observe(make_cluster({"worker": 1}, **spec))
     found = {kind: set(of_kind) for kind, of_kind in observed.objects.items() if of_kind}
     return {**found, "Pod": set(observed.pods)}
 
 
 def test_a_cluster_is_what_it_controls_and_what_has_its_names():
-    """Surplus pods under our control and others' objects under our names are observed, and nothing else."""
+    """Surplus pods that we control and others' objects with our names are observed, and nothing else."""
     stores = Stores(lambda *_: None)
     ours, others = "uid-of-the-cluster", "uid-other"
     for kind, name, owner in [
@@ -225,7 +223,7 @@ def test_an_object_that_holds_a_name_and_that_no_watch_shows_is_observed():
 
 
 def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
-    """The watch says that it is deleted, at the version that it has now."""
+    """The watch reports it as deleted, at its current version."""
     store = Stores(lambda *_: None).of["Pod"]
     store.put(child(1))
     store.remove(child(2))
@@ -236,7 +234,7 @@ def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
 
 
 def test_labels_of_somebody_elses_policy_wake_nobody():
-    """Every cluster of a namespace depends on what it says, and on nothing else of it."""
+    """The clusters of a namespace depend only on the spec of such a policy."""
     told: list[Any] = []
     store = ChildStore(lambda *of: told.append(of), lambda: 0.0)
 

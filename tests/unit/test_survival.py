@@ -30,12 +30,12 @@ from tfcluster_operator.resolver_sources import read_archive
 
 Story = Callable[[World], Awaitable[None]]
 
-#: Seconds after which an obstacle that is gone no longer holds anything up.
+#: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
 
 
 def live(story: Story) -> None:
-    """Let a story happen in a world in virtual time, with the operator at work."""
+    """Run a test in a world in virtual time, with an operator."""
 
     async def play() -> None:
         world = World(Plan("create"))
@@ -56,7 +56,7 @@ def said(world: World, kind: str) -> tuple[Any, Any]:
 
 
 def deletions(world: World, pod: str) -> int:
-    """Count how often the operator asked for the deletion of a pod."""
+    """Count the operator's requests to delete a pod."""
     return sum(
         one.user == OPERATOR and (one.verb, one.resource, one.name) == ("delete", "pods", pod)
         for one in world.kube.requests
@@ -65,7 +65,7 @@ def deletions(world: World, pod: str) -> int:
 
 @in_world
 async def test_resolver_name_that_somebody_held_is_taken_when_it_is_free(world: World):
-    """No pod is made without its resolver; the name is looked at again, and no restart is needed."""
+    """No pod is created without its resolver; the name is checked again, without a restart."""
     name = naming.resolver_name(read_archive().digest)
     world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
     world.declare({"jobs": {"worker": job(1)}})
@@ -79,7 +79,7 @@ async def test_resolver_name_that_somebody_held_is_taken_when_it_is_free(world: 
 
 @in_world
 async def test_pod_of_a_predecessor_on_a_dead_node_is_freed(world: World):
-    """The name is needed by the new TFCluster, whose forceDeleteAfterSeconds says that such a node is off."""
+    """The new TFCluster needs the name, and its forceDeleteAfterSeconds applies to such a node."""
     pod = f"{CLUSTER}-worker-0"
     world.declare({"jobs": {"worker": job(1)}})
     assert await world.await_quiet(ready, _SOON)
@@ -94,7 +94,7 @@ async def test_pod_of_a_predecessor_on_a_dead_node_is_freed(world: World):
 
 @in_world
 async def test_forced_deletion_is_asked_for_once(world: World):
-    """A finalizer keeps the pod nevertheless: that is told, and nothing is asked again."""
+    """A finalizer keeps the pod nevertheless: the status says so, and the request is not repeated."""
     pod = f"{CLUSTER}-worker-0"
     world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
     assert await world.await_quiet(ready, _SOON)
@@ -109,7 +109,7 @@ async def test_forced_deletion_is_asked_for_once(world: World):
 
 
 class _NotingLimiter(AdaptiveLimiter):
-    """Notes of each request whether it waits behind what builds clusters."""
+    """Records of each request whether it waits behind those that create clusters."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -123,7 +123,7 @@ class _NotingLimiter(AdaptiveLimiter):
 
 
 def test_evidence_waits_for_no_other_cluster():
-    """What must be written down before a deletion goes before other clusters' creations; a mere report goes after."""
+    """The record before a deletion has priority over other clusters' creations; a mere report does not."""
 
     async def pass_over(world: InMemoryWorld, cluster: dict[str, Any]) -> list[tuple[str, bool]]:
         loop = asyncio.get_running_loop()
@@ -158,7 +158,7 @@ def test_evidence_waits_for_no_other_cluster():
 @pytest.mark.parametrize(("method", "kind"), [("GET", "pods"), ("POST", "pods"), ("PATCH", "tfclusters")])
 @in_world
 async def test_page_of_a_proxy_is_an_outage(world: World, method, kind):
-    """What answers with HTML is not the API server: it is asked again, and the operator does not end."""
+    """An HTML response is not from the API server: the request is retried, and the operator does not exit."""
     world.declare({"jobs": {"worker": job(1)}})
     assert await world.await_quiet(ready, _SOON)
     real, starts = world.faults.before, world.operator.starts

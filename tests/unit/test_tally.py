@@ -1,4 +1,4 @@
-"""What a cluster adds to the metrics: its tasks by role and state, why it is not ready, and how its tasks fail."""
+"""A cluster's part in the metrics: its tasks by role and state, the reason why it is not ready, and its failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def roster_of(world: InMemoryWorld, **spec: Any) -> Roster:
 
 
 def test_each_task_is_in_one_state():
-    """Jobs whose name says nothing to TensorFlow are counted together; each declared task is counted once."""
+    """Jobs with a name that TensorFlow does not use are counted together; each declared task is counted once."""
     world = settled(make_cluster(JOBS))
     world.pod_ends("demo-worker-0", "Failed")
     world.objects.pop(("Pod", "demo-worker-1"))
@@ -59,22 +59,22 @@ def test_task_that_needs_no_pod_is_not_missing(spec, ledger):
         ("KilledBySignal", 139, "KilledBySignal"),
         ("ContainerCannotRun", 127, "ExitCode"),
         ("DeadlineExceeded", 0, "Other"),
-        ("UnexpectedAdmissionError", None, "Other"),  # without a container's word, as where a node rejected it
+        ("UnexpectedAdmissionError", None, "Other"),  # without a container's reason, as after a rejection
     ],
 )
 def test_failures_have_few_causes(reason, code, cause):
-    """A cause says what a user would do; the words of container runtimes are no label."""
+    """A cause corresponds to a remedy; the messages of container runtimes are not labels."""
     assert tally.cause_of(LastRestart("worker-0", reason, code, "", 0.0)) == cause
 
 
 def condition(text: str) -> dict[str, Any]:
-    """Read a condition from "type=status reason seconds-ago", where - is no reason."""
+    """Parse a condition from "type=status reason seconds-ago", where - is no reason."""
     kind, reason, ago = text.split()
     reason, since = reason.replace("-", ""), timestamp(NOW - int(ago))
     return dict(zip(("type", "status"), kind.split("="), strict=True)) | {"reason": reason, "lastTransitionTime": since}
 
 
-#: The conditions, and why and for how many seconds the cluster is waited for. It waits for a decision for 30 s.
+#: The conditions, the reason, and for how many seconds the cluster is awaited. It waits for a decision for 30 s.
 WAITING = {
     "ready": ("Ready=True AllTasksReady 0", None),
     "not ready": ("Ready=False Rejected 50, Suspended=False - 90", ("Rejected", 50)),
@@ -105,7 +105,7 @@ def created(ago: int | None = None, **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", WAITING)
 def test_cluster_is_waited_for_while_it_should_be_ready(case):
-    """It counts from when it was created, became unready, or was resumed, whichever was last."""
+    """It counts from the creation, the loss of Ready, or the resumption, whichever was last."""
     conditions, waited = WAITING[case]
     found = waited_for(created(), *map(condition, conditions.split(", ")))
     assert found == (waited and (waited[0], NOW - waited[1]))
@@ -123,7 +123,7 @@ def test_cluster_that_rests_goes_or_was_not_reported_is_waited_for_since_it_was_
 
 
 def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
-    """Its time begins when it has got its places; an operator that was away meanwhile knows when it was created."""
+    """Its time starts when it is scheduled; a restarted operator uses its creation."""
     told = {"conditions": [condition("Ready=False TasksNotReady 900")]}
     body = created(990)
     assert tally.waiting(body, told, NOW - 60) == ("TasksNotReady", NOW - 60)
@@ -133,7 +133,7 @@ def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
 
 
 def test_view_is_undelivered_while_the_condition_says_so():
-    """What a cluster that is being deleted has not told is not waited for."""
+    """A cluster that is being deleted is not awaited."""
     body = make_body()
     late = by_type({"conditions": [condition("MembershipPublished=False - 30")]})
     told = by_type({"conditions": [condition("MembershipPublished=True - 30")]})

@@ -21,7 +21,6 @@ hangs:
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Runs stages of a small Makefile."""
     (tmp_path / "Makefile").write_text(MAKEFILE)
     monkeypatch.setattr(test_run, "ROOT", tmp_path)
 
@@ -46,7 +45,7 @@ def test_stages_that_pass_make_a_run_that_passes(run):
 
 def test_stage_that_hangs_is_killed_with_all_that_it_started(run, monkeypatch, tmp_path):
     class Expired(asyncio.Timeout):
-        """Ends as soon as the stage hangs."""
+        """Ends when the stage hangs."""
 
         async def __aenter__(self):
             while not (tmp_path / "pid").exists():  # noqa: ASYNC110 - another program makes it
@@ -59,7 +58,7 @@ def test_stage_that_hangs_is_killed_with_all_that_it_started(run, monkeypatch, t
 
     assert run((("hangs",),)) == 1
 
-    # A process that was killed may run for a moment yet.
+    # A killed process can still run for a moment.
     eventually(lambda: has_ended((tmp_path / "pid").read_text().strip()), what="what the stage started has ended")
 
 

@@ -1,4 +1,4 @@
-"""TF_CONFIG by the operator: whom it reaches, how large it may be, and what it never costs."""
+"""TF_CONFIG that the operator sets: its containers, its maximal size, and its cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_containers(*containers: dict[str, Any], **pod: Any) -> dict[str, Any]:
 
 
 def built(*containers: dict[str, Any], tf_config: str | None = "{1}", **pod: Any) -> dict[str, Any]:
-    """Build the pod of a worker with these containers, whose cluster sets TF_CONFIG; parse says nothing of it."""
+    """Build the pod of a worker with these containers in a cluster with TF_CONFIG; parse must not report it."""
     cluster = make_cluster({"worker": with_containers({"name": "x"})}, **SET)
     task = Task(make_cluster({"worker": with_containers(*containers, **pod)}).jobs[0], 0)
     spec: dict[str, Any] = build_pod(
@@ -111,7 +111,7 @@ def test_main_container_alone_has_it():
 
 
 def test_it_stands_before_the_users_variables_and_in_place_of_theirs():
-    """So that theirs may build on it."""
+    """So that theirs can refer to it."""
     env = [{"name": "COPY", "value": "$(TF_CONFIG)"}, *OWN]
     (container,) = built({"name": "tensorflow", "env": env})["containers"]
     names = [entry["name"] for entry in container["env"]]
@@ -152,7 +152,7 @@ JOBS = {"ps": {"replicas": 1, "deviceFilters": ["/job:ps"]}, "worker": {"replica
 
 
 def bounded(monkeypatch: pytest.MonkeyPatch, less: int) -> int:
-    """Set the bound to so much less than what the workers' TF_CONFIG takes; return what it takes."""
+    """Set the limit this far below the size of the workers' TF_CONFIG; return the size."""
     cluster = make_cluster(JOBS, **SET)
     size = next(one.tf_config_size for one in views_for(cluster) if one.job.name == "worker")
     monkeypatch.setattr(objects, "LARGEST_TF_CONFIG", size - less)
@@ -192,7 +192,7 @@ def test_who_runs_hears_of_a_cluster_that_grew_too_large(monkeypatch):
     assert [one.reason for one in planned.findings] == [reasons.TF_CONFIG_TOO_LARGE]
 
 
-# --- what it never costs
+# --- no additional cost
 def test_a_resize_replaces_no_pod():
     world = settled(make_cluster({"worker": 2}, **SET))
     larger = make_cluster({"worker": 3}, generation=2, **SET)

@@ -1,4 +1,4 @@
-"""The middleware that counts requests: what each is about, how it ends, and when each watch was heard last."""
+"""The middleware that counts requests: their resource, their outcome, and the last event of each watch."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ASKED = {
 @pytest.mark.parametrize("prefix", ["", "/", "/k8s/clusters/api"], ids=["plain", "with a slash", "behind a proxy"])
 @pytest.mark.parametrize("request_line", ASKED, ids=" ".join)
 def test_request_is_read_as_kubernetes_spells_it(request_line, prefix):
-    """The verb is Kubernetes' own; a path before the API's changes nothing."""
+    """The verb is Kubernetes' own; a path before the API's is ignored."""
     method, path = request_line
     assert read_request(method, URL(f"https://server.test{prefix.rstrip('/')}{path}"), prefix) == ASKED[request_line]
 
 
 class Stage:
-    """A middleware on a clock that is set by hand."""
+    """A middleware with a clock that the test sets."""
 
     def __init__(self, *scopes: str | None, server: str = "https://server.test") -> None:
         self.now = 100.0
@@ -49,7 +49,7 @@ class Stage:
         self.traffic = Traffic(self.metrics, scopes, server, elapsed=lambda: self.now)
 
     def ask(self, method: str, path: str, end: int | BaseException, *pieces: bytes, takes: float = 0.0) -> list[float]:
-        """Make a request; return the silence of pods after each piece of a watch."""
+        """Send a request; return the silence of pods after each piece of a watch."""
         request = SimpleNamespace(method=method, url=URL(f"https://server.test{path}"))
 
         async def handler(_: Any) -> Any:
@@ -87,7 +87,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
 def test_each_request_is_counted_once_with_its_end(end):
-    """An answer by its code, all else as none; the time is counted either way."""
+    """A response by its code, all others as none; the time is counted for both."""
     how, code = end
     stage = Stage(None)
     try:
@@ -106,7 +106,7 @@ def test_write_that_the_fence_held_back_is_no_request():
 
 
 def test_watch_is_silent_since_its_last_piece():
-    """It grows from the start of the process; whatever comes ends it; a watch that is rejected does not."""
+    """It grows from the start of the process; every event ends it; a rejected watch does not."""
     stage = Stage(None)
     stage.now += 30
     assert stage.traffic.silences() == dict.fromkeys((one for one in WATCHED if one not in OPTIONAL), 30)
@@ -119,7 +119,7 @@ def test_watch_is_silent_since_its_last_piece():
 
 
 def test_watch_of_what_a_server_may_lack_is_silent_only_while_there_is_one():
-    """Nobody is alarmed by a kind that the server never had, or has no longer."""
+    """A kind that the server never had, or no longer has, must not cause an alert."""
     stage, path = Stage(None), "/apis/scheduling.k8s.io/v1beta1/podgroups"
     assert "podgroups" not in stage.traffic.silences()
     stage.ask("GET", f"{path}?watch=true", 200)
@@ -130,7 +130,7 @@ def test_watch_of_what_a_server_may_lack_is_silent_only_while_there_is_one():
 
 
 def test_worst_of_several_namespaces_is_told():
-    """One namespace whose watch is down is seen, however lively the others are; nobody else's watch counts."""
+    """One namespace whose watch is down is reported, although others are active; only our watches count."""
     stage = Stage("a", "b")
     stage.now += 60
     stage.ask("GET", "/api/v1/namespaces/a/pods?watch=true", 200)
@@ -141,7 +141,7 @@ def test_worst_of_several_namespaces_is_told():
 
 
 def test_watch_is_restarted_when_it_is_opened_again():
-    """The first time of each namespace is no restart, nor is a try that was rejected."""
+    """The first watch of each namespace is not a restart, nor is a rejected attempt."""
     stage = Stage("a", "b")
     for scope, end in (("a", 200), ("b", 200), ("b", 410), ("b", 200), ("b", 200)):
         stage.ask("GET", f"/api/v1/namespaces/{scope}/pods?watch=true", end)

@@ -1,4 +1,4 @@
-"""A cluster whose views fit into no ConfigMap is rejected in words, and the largest sensible cluster is not."""
+"""A cluster whose views exceed a ConfigMap is rejected with a message, and the largest sensible cluster is not."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_five_thousand_tasks_with_filters_fit():
     assert InMemoryWorld().plan(cluster).findings == ()
 
 
-# --- what it costs
+# --- the cost
 @pytest.fixture
 def built(monkeypatch):
-    """The epoch of each view whose text is written, in order; what is built for a comparison has epoch 0."""
+    """The epoch of each view whose text is built, in order; a view for a comparison has epoch 0."""
     texts = []
     dump = contract.dump
 
@@ -120,7 +120,7 @@ def test_views_of_another_cluster_of_the_same_name_are_not_believed():
 
 @pytest.mark.parametrize("filters", [None, ["/job:worker"], ["/job:worker/task:3"], ["/job:ps"]])
 def test_least_size_is_never_more_than_the_size(filters):
-    """What is rejected before it is built would not have fitted either."""
+    """A view that is rejected before it is built would also be too large afterwards."""
     seen = {} if filters is None else {"deviceFilters": filters}
     cluster = make_cluster({"ps": 3, "worker": {"replicas": 12, **seen}})
     for wanted in views_for(cluster):

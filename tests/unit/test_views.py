@@ -1,4 +1,4 @@
-"""Views: who stands in which file, how it is spelled, and when its epoch moves."""
+"""Views: the tasks in each file, their form, and when the epoch changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NIC = "rdma/hca"
 
 
 def gpu_template(**limits: Any) -> dict[str, Any]:
-    """Make a template of two containers; the limits are the first one's, the second asks for one GPU."""
+    """Build a template of two containers; the first has the limits, the second requests one GPU."""
     asked = ("task", {key.replace("_", "/"): count for key, count in limits.items()}), ("side", {GPU: "1"})
     return {"spec": {"containers": [{"name": n, "image": "i", "resources": {"limits": of}} for n, of in asked]}}
 
@@ -32,7 +32,7 @@ ONE_GPU = gpu_template(**{"nvidia.com_gpu": "1"})
 def view(
     cluster: TFCluster, job: str, file: str = contract.VIEW_FILE, world: InMemoryWorld | None = None
 ) -> contract.View:
-    """Return one file of a job's views, read back."""
+    """Return one parsed file of a job's views."""
     observed = world.observe(cluster) if world else Observed()
     (wanted,) = [one for one in views_for(cluster, observed) if one.job.name == job]
     return contract.load(wanted.files[file].text)
@@ -59,7 +59,7 @@ def sparse(job: str, *indices: int) -> dict[str, dict[int, str]]:
     return {job: {index: address(job, index) for index in indices}}
 
 
-# --- who stands in a view
+# --- the tasks in a view
 SEES_PS = {"replicas": 2, "deviceFilters": ["/job:ps"]}
 TO_COME = {"deviceFilters": ["/job:ps/task:2"]}
 
@@ -75,7 +75,7 @@ def seeing(*filters: str) -> dict[str, Any]:
         ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:2")}, "worker/cluster", sparse("ps", 0, 2)),
         # Filters that name every task one by one give the same view as one that names the job.
         ({"ps": 2, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", dense("ps", 2)),
-        # Views are shared, so the file has no entry for the reader itself: its address comes by environment.
+        # Views are shared, so the file does not have an entry for the reader itself: its address is in the environment.
         ({"ps": 2, "worker": SEES_PS}, "worker/cluster", dense("ps", 2)),
         ({"ps": {"replicas": 1, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", {}),
         ({"ps": {"replicas": 3, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", sparse("ps", 2)),
@@ -85,7 +85,7 @@ def seeing(*filters: str) -> dict[str, Any]:
             "worker/task-0",
             {**dense("ps", 1), **dense("worker", 2)},
         ),
-        # TensorFlow's evaluator sees the cluster and is not in it, not even in its filters.
+        # TensorFlow's evaluator sees the cluster but is not in it, not even in its filters.
         ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief/cluster", dense("chief", 1)),
         ({"chief": 1, "evaluator": seeing("/job:chief")}, "evaluator/cluster", dense("chief", 1)),
     ],
@@ -132,15 +132,15 @@ THIRD = ("/job:worker/task:3",)
 @pytest.mark.parametrize(
     ("jobs", "job", "ranges"),
     [
-        # TensorFlow keeps the first filters that it gets for a task, so a task that may come is declared now.
+        # TensorFlow keeps the first filters that it gets for a task, so possible later tasks are declared now.
         ({"chief": 1, "worker": CHIEF_FOR_FIVE}, "chief", [(0, 5, ("/job:chief",))]),
-        # Equal neighbours are one range; a task of its own splits it, and a task without filters is in none.
+        # Equal neighbours are one range; a task with its own filters splits it, and a task without filters is in none.
         (
             {"chief": 1, "worker": APART},
             "chief",
             [(0, 2, ("/job:chief",)), (2, 3, ("/job:worker",)), (3, 4, ("/job:chief",)), (5, 6, ("/job:chief",))],
         ),
-        # The filters of a task that the view hides are not spelled.
+        # The filters of a task that the view hides are left out.
         ({"ps": seeing("/job:worker"), "worker": {"maxReplicas": 4, **seeing(*THIRD)}}, "worker", [(3, 4, THIRD)]),
         ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief", []),
     ],
@@ -167,7 +167,7 @@ THREE = {"worker": {"replicas": 3, "template": ONE_GPU}}
     ("jobs", "healths", "reader", "told"),
     [
         (THREE, [("Healthy", "Healthy"), ("Healthy", "Unhealthy")], "worker", {1: {GPU: 1}}),
-        # Another's lost device rewrites no view that does not show it; the reader's own job always has it.
+        # Another task's lost device changes only views that show it; the reader's own job is always shown.
         (SEEN_BY_NO_PS, [("Unhealthy", "Unhealthy")], "ps", None),
         (SEEN_BY_NO_PS, [("Unhealthy", "Unhealthy")], "worker", {0: {GPU: 0}}),
         (SEEN_IN_PART, [("Unhealthy", "Unhealthy")] * 2, "ps", {0: {GPU: 0}}),
@@ -199,7 +199,7 @@ OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:9"}]}}
     ("before", "after", "wanted"),
     [
         ({"chief": 1, "worker": 2}, {"chief": {"template": OTHER_IMAGE}, "worker": 2}, {"chief": 1, "worker": 1}),
-        # A new worker that the workers do not see moves the epoch of the ps' view alone.
+        # A new worker that the workers do not see changes only the epoch of the ps' view.
         ({"ps": 1, "worker": SEES_PS}, {"ps": 1, "worker": {**SEES_PS, "replicas": 3}}, {"ps": 4, "worker": 1}),
         ({"worker": 2}, {"worker": {"replicas": 2, **seeing("/job:worker")}}, {"worker": 4}),
         ({"worker": 2}, {"worker": {"replicas": 2, "port": 3000}}, {"worker": 4}),
@@ -214,7 +214,7 @@ def test_a_view_that_changes_gets_the_generation_as_its_epoch(before, after, wan
 
 
 def test_accelerators_do_not_count_for_the_epoch():
-    """A sick device rewrites the view and keeps its epoch, because no program has to connect again."""
+    """An unhealthy device rewrites the view and keeps its epoch, because no program has to connect again."""
     cluster, world = running({"worker": {"template": ONE_GPU}}, generation=2)
     before = view(cluster, "worker", world=world)
     world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
@@ -243,7 +243,7 @@ def test_an_edit_behind_our_back_cannot_fake_an_epoch(change):
 
 @pytest.mark.parametrize(("forged", "annotated"), [(2, 3), (99, 99)], ids=["in the text alone", "of the future"])
 def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
-    """Nor one of which text and annotation disagree; none exceeds the TFCluster's generation."""
+    """Nor is one whose text and annotation disagree; none exceeds the TFCluster's generation."""
     cluster, world = running({"worker": 1}, generation=3)
     text = world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
     annotations = {naming.ANNOTATION_EPOCHS: f'{{"cluster.json":{annotated}}}'}

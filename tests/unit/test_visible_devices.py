@@ -1,4 +1,4 @@
-"""Which accelerators a container shows: the plugin's variable, CUDA's, the device files, TensorFlow."""
+"""The accelerators of a container: the plugin's variable, CUDA's, the device files, TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RENDER = ("dri/renderD128", "dri/renderD129", "dri/card0")
 
 @pytest.fixture
 def see(tmp_path, monkeypatch):
-    """Counts what a container on Linux with these device files and variables shows."""
+    """Counts the devices of a container on Linux with these device files and variables."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
 
@@ -32,14 +32,14 @@ def gpus(count: int) -> dict[str, int]:
     return {"GPU": count} if count else {}
 
 
-#: What the plugin lists, and how many files are there: so many GPUs.
+#: The plugin's list, the number of files, and the number of GPUs.
 LISTED = {("GPU-0,GPU-1", 0): 2, ("GPU-0,GPU-0", 0): 1, ("0,3", 4): 2, ("MIG-a,MIG-b,MIG-c", 1): 3, ("GPU-0,", 0): 1}
 NOT_LISTED = {("all", 3): 3, ("void", 2): 2, ("none", 0): 0, ("", 4): 4, (None, 4): 4, (None, 0): 0}
 
 
 @pytest.mark.parametrize(("given", "count"), (LISTED | NOT_LISTED).items())
 def test_plugins_list_goes_before_the_files(see, given, count):
-    """What the device plugin lists counts; where it lists nothing the files in /dev do."""
+    """The device plugin's list has priority; if it is empty, the files in /dev count."""
     listed, files = given
     variables = {} if listed is None else {PLUGIN: listed}
     assert see(*(f"nvidia{n}" for n in range(files)), "nvidiactl", "nvidia-uvm", **variables) == gpus(count)
@@ -75,7 +75,7 @@ def test_cuda_hides_what_it_does_not_name(see, shown, count):
     ],
 )
 def test_files_and_variables_are_counted_together(see, files, variables, counts):
-    """CUDA's variable counts within the plugin's list, and not for AMD's and Intel's GPUs, or for TPUs.
+    """CUDA's variable applies within the plugin's list, and not to AMD's and Intel's GPUs, or to TPUs.
 
     AMD's and Intel's plugins mount a render file for each GPU; NVIDIA's runtime mounts such files too, for graphics.
     """
@@ -88,7 +88,7 @@ def test_nothing_is_known_outside_of_linux(see, monkeypatch):
 
 
 def tensorflow_with(count: int) -> SimpleNamespace:
-    """Play the part of TensorFlow that is asked: a build for GPUs cannot run on the machines that test this."""
+    """Build a fake TensorFlow: a build for GPUs cannot run on the test machines."""
     return SimpleNamespace(config=SimpleNamespace(get_visible_devices=lambda kind: [kind] * count))
 
 
@@ -98,14 +98,14 @@ def tensorflow_with(count: int) -> SimpleNamespace:
     ids=["a GPU", "a build for none", "half imported"],
 )
 def test_tensorflow_that_is_loaded_knows_best(see, monkeypatch, tensorflow, counts):
-    """What an imported TensorFlow can use goes before variables and files; while it is imported it has no devices."""
+    """An imported TensorFlow has priority over variables and files; during its import it does not have devices."""
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
     assert see("nvidia0", "nvidia1", **{PLUGIN: "GPU-0000,GPU-0001"}) == counts
 
 
 @pytest.mark.parametrize("file", ["dxg", "nvmap"])
 def test_gpus_without_files_of_their_own_cannot_be_counted(see, monkeypatch, file):
-    """Under WSL and on Jetson one file stands for all GPUs: nothing is known until TensorFlow is there."""
+    """In WSL and on Jetson one file represents all GPUs: the count is unknown until TensorFlow is loaded."""
     assert see(file) is None
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow_with(1))
     assert see(file) == {"GPU": 1}

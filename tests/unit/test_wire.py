@@ -1,4 +1,4 @@
-"""Reading the API's bytes: every field that a decision needs, and nothing lost on sparse objects."""
+"""Parsing the API's bytes: every field that a decision needs, and sparse objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ended(code: int, name: str = "task", **more: Any) -> dict[str, Any]:
 
 
 def test_an_object_with_nothing_but_its_name_is_read():
-    """What the API leaves out has its default; a Service's cluster IP is then none of ours."""
+    """Missing fields have defaults; a Service without a cluster IP is not one of ours."""
     bare = msgspec.json.encode({"metadata": METADATA})
     assert Service(META, ServiceSpec()) == KINDS["Service"].read(bare)
     assert ConfigMap(META, {}, (), immutable=False) == KINDS["ConfigMap"].read(bare)
@@ -62,7 +62,7 @@ def test_the_owner_is_the_controller(references, owner):
 
 
 def test_labels_are_kept_and_annotations_only_ours():
-    """Others' annotations can be long, and no decision reads them; the grace period counts from our first sight."""
+    """Others' annotations can be long and are not read; the grace period counts from our first observation."""
     annotations = {naming.ANNOTATION_VIEW: "d", "kubectl.kubernetes.io/last-applied-configuration": "x" * 1000}
     leaving = {"deletionTimestamp": "2027-01-15T08:00:30Z", "deletionGracePeriodSeconds": 30}
     meta = read_pod({"labels": {"team": "blue"}, "annotations": annotations, **leaving}).meta
@@ -149,9 +149,9 @@ def disruption_target(value: str) -> dict[str, Any]:
     ],
 )
 def test_a_disruption_is_told_by_reason_or_condition(status, disrupted):
-    """Somebody took the pod away, its node never let it run, or the runtime lost it; what its program did is a failure.
+    """Deletion by others, a node's rejection, or a loss by the runtime; the program's own end is a failure.
 
-    A reason of the pod decides before one of its container.
+    A reason of the pod has priority over one of its container.
     """
     assert disrupted == pod({"phase": "Failed", **status}, containers=[{"name": "task"}]).disrupted
 
@@ -169,19 +169,20 @@ INIT_FAILED = {"initContainerStatuses": [ended(2, "init", reason="Error")], **WA
     [
         ("Running", [BESIDE, ended(3, "tensorflow", **THIRD)], OF_PROXY, Exit(3, "Error", "last line")),
         ("Running", [ended(3, "proxy", **THIRD), RUNS], OF_PROXY, None),
-        # The kubelet starts a container with rules of its own again, so its end is the task's once the pod is over.
+        # The kubelet restarts a container with its own restart rules, so its end is the task's only when the pod has
+        # ended.
         ("Running", [ended(3)], RESTARTED, None),
         ("Failed", [ended(3)], RESTARTED, Exit(3, "")),
         # The main container waits forever after a failed init container, and the pod has failed.
         ("Failed", INIT_FAILED, OF_ONE, Exit(2, "Error")),
-        # A log may end with brackets.
+        # A log can end with brackets.
         ("Failed", [ended(1, message="ValueError: x\n}\n  ])\n")], OF_ONE, Exit(1, "", "ValueError: x")),
         ("Failed", [ended(1, message="}\n")], OF_ONE, Exit(1, "", "")),
         ("Failed", [ended(1, message="")], OF_ONE, Exit(1, "", "")),
     ],
 )
 def test_the_main_containers_end_is_the_tasks_end(phase, statuses, spec, found):
-    """A sidecar that runs on or fails does not count; of several, the one named tensorflow does."""
+    """A sidecar that continues or fails does not count; of several containers, the one named tensorflow does."""
     given = statuses if isinstance(statuses, dict) else {"containerStatuses": statuses}
     assert pod({"phase": phase, **given}, **spec).exit == found
 
@@ -191,7 +192,7 @@ def test_the_node_of_a_pod_is_known():
 
 
 def test_the_main_container_is_the_one_that_was_noted():
-    """A policy may put its own container first, and its end says nothing of the task."""
+    """A policy can put its own container first, whose end is not that of the task."""
     spec = {"containers": [{"name": "proxy"}, {"name": "task"}]}
     status = {"phase": "Running", "containerStatuses": [ended(9, "proxy"), container({"running": {}})]}
 

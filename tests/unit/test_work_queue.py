@@ -21,9 +21,9 @@ REFUSED = RetryLater("no answer")
 
 
 class Stage:
-    """A queue on the loop's clock, and the passes that it made, each with the seconds since the start.
+    """A queue on the loop's clock, and its reconciles, each with the seconds since the start.
 
-    ``lasts`` is how long a pass takes, ``results`` what the passes of key a give in turn (an exception is raised).
+    ``lasts`` is the duration of a reconcile, ``results`` the successive results of key a (an exception is raised).
     """
 
     def __init__(self, *, lasts: float = 0.0, results: list[Any] | None = None) -> None:
@@ -44,12 +44,12 @@ class Stage:
 
 
 def at(seconds: float, keys: str, **how: Any) -> Marks:
-    """Mark these keys, of a letter each, so long after the start."""
+    """Mark these keys, of a letter each, at this time after the start."""
     return seconds, keys, how
 
 
 def play(*script: Marks, seconds: float = 1000, workers: int = 2, **stage: Any) -> list[Step]:
-    """Run a queue while keys are marked, and for so many seconds more; return the passes that it made."""
+    """Run a queue while keys are marked, and for this number of seconds more; return its reconciles."""
 
     async def scenario() -> list[Step]:
         set_up = Stage(**stage)
@@ -147,13 +147,13 @@ def test_marks_and_the_passes_that_they_make(lasts, script, passes):
     ],
 )
 def test_keys_that_are_ahead_have_their_passes_before_the_others_that_wait(ahead, order):
-    """While a has its pass, b, c and d are marked, and then what was lost; after a pass a key rests."""
+    """During the reconcile of a, b, c and d are marked, and then a loss; after a reconcile a key rests."""
     passes = play(at(0, "a"), at(0.5, "bcd"), at(0.5, ahead, ahead=True), workers=1, lasts=1.0)
     assert "".join(key for _, key in passes) == order
 
 
 def test_every_eighth_pass_is_of_those_that_others_are_ahead_of():
-    """However much is lost all the time, the others have their turn in the end."""
+    """Although losses never stop, the other keys are reconciled eventually."""
     passes = play(at(0, "abcdefghijklmnopqrstu", ahead=True), at(0, "123"), workers=1, lasts=1.0)
     assert [number for number, (_, key) in enumerate(passes) if key in "123"] == [7, 15, 23]
 
@@ -183,7 +183,7 @@ def test_what_a_pass_gives_decides_when_its_key_has_the_next(results, moments):
 
 @virtual
 async def test_a_forgotten_key_starts_over():
-    """A TFCluster that is made again under a name does not inherit its failures, nor its rest."""
+    """A re-created TFCluster of the same name does not inherit the failures, nor the rest."""
     stage = Stage(results=[FAILURE] * 20)
     run = asyncio.create_task(stage.queue.run(2))
     stage.queue.mark("a")
@@ -196,7 +196,7 @@ async def test_a_forgotten_key_starts_over():
 
 @virtual
 async def test_what_is_remembered_of_keys_is_bounded(monkeypatch):
-    """Rests that are over are dropped, so that deleted TFClusters leave nothing behind."""
+    """Expired rests are dropped, so that deleted TFClusters leave nothing behind."""
     monkeypatch.setattr(work_queue, "_RESTING_AT_MOST", 10)
     stage = Stage(lasts=0.01)
     run = asyncio.create_task(stage.queue.run(2))
@@ -209,7 +209,7 @@ async def test_what_is_remembered_of_keys_is_bounded(monkeypatch):
 
 @virtual
 async def test_overdue_are_those_that_wait_for_a_worker():
-    """A key that is due and has no worker waits since it was due; one that is marked for later does not wait."""
+    """A due key without a worker waits since it was due; one that is marked for later does not wait."""
     stage = Stage(lasts=8.0)
     run = asyncio.create_task(stage.queue.run(1))
     for key in "abc":
@@ -226,7 +226,7 @@ async def test_overdue_are_those_that_wait_for_a_worker():
 
 @virtual
 async def test_each_pass_is_told_with_its_end(caplog):
-    """How long it took and how it ended; a rejection that continues is logged once at info, with the cluster."""
+    """Its duration and its outcome; a repeated rejection is logged once at info, with the cluster."""
     caplog.set_level(logging.INFO)
     told: list[tuple[float, str]] = []
     ends = [RetryLater('Invalid value: "SECRET"'), RetryLater("no"), None, FAILURE]

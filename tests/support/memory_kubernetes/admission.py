@@ -1,4 +1,4 @@
-"""Admission: hooks that look at a write, change or refuse it, and the quota of a namespace."""
+"""Admission: hooks that can change or reject a write, and the quota of a namespace."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Object = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Admission:
-    """A write that is about to happen.
+    """A write before it is stored.
 
     Args:
-        verb: create, update (a patch is one) or delete.
+        verb: create, update (also for a patch) or delete.
         resource: the plural.
         namespace: the namespace, or "".
-        user: who writes.
-        subresource: through which subresource, or "".
-        old: the object as it is; None for a create.
-        object: the object as it shall be, which a hook may change; None for a delete.
-        dry_run: whether nothing will be stored.
+        user: the user name.
+        subresource: the subresource, or "".
+        old: the stored object; None for a create.
+        object: the object to store, which a hook can change; None for a delete.
+        dry_run: whether nothing is stored.
     """
 
     verb: str
@@ -42,7 +42,7 @@ AdmissionHook = Callable[[Admission], None]
 
 
 def check_quota(state: State, resource: Resource, body: Object, limits: Mapping[str, int]) -> None:
-    """Refuse a new object that a namespace has no quota for.
+    """Reject a new object that exceeds the quota of its namespace.
 
     Raises:
         Refusal: 403, a limit is reached.
@@ -53,7 +53,7 @@ def check_quota(state: State, resource: Resource, body: Object, limits: Mapping[
     for key in sorted({resource.plural, f"count/{resource.group_resource}"} & set(limits)):
         if resource.group and key == resource.plural:
             continue
-        if key == "pods":  # NB: a pod that has ended frees its quota, one that terminates does not
+        if key == "pods":  # a pod that has ended frees its quota, a terminating one does not
             used = sum(one.body["status"].get("phase") not in ("Succeeded", "Failed") for one in versions.values())
         else:
             used = len(versions)

@@ -1,4 +1,4 @@
-"""What ``aiohttp.ClientResponse`` is to a client: status, headers, and a body that is read whole or streamed."""
+"""The interface of ``aiohttp.ClientResponse``: status, headers, and a body that is read whole or streamed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from .interception import ConnectionLost
 
 
 def connection_error(why: str) -> Exception:
-    """Make the error of a lost connection that a client of aiohttp knows."""
     import aiohttp
 
     return aiohttp.ClientConnectionError(why)
@@ -24,9 +23,9 @@ class Stream:
     """The lines of a watch as bytes, until it ends, breaks, falls silent or is closed.
 
     Args:
-        chunks: what comes.
-        sock_read: how many seconds of silence are a time-out, or None.
-        ends_at: when the whole request times out, by the loop's clock, or None.
+        chunks: the lines.
+        sock_read: seconds of silence until a time-out, or None.
+        ends_at: the time-out of the whole request, by the loop's clock, or None.
         stop: ends the watch on the server.
     """
 
@@ -46,18 +45,18 @@ class Stream:
         self._broken = ""
 
     def end(self, why: str) -> None:
-        """Make whoever reads get an error that says why."""
+        """Raise an error with the reason in the reader."""
         self._broken = self._broken or why
         self._stop()
         if self._reader is not None:
             self._reader.cancel()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Give what comes, as it comes.
+        """Yield the chunks as they arrive.
 
         Raises:
             aiohttp.ClientConnectionError: the connection broke or was closed.
-            TimeoutError: nothing came for too long.
+            TimeoutError: no chunk arrived in time.
         """
         try:
             while (chunk := await self._next()) is not None:
@@ -78,7 +77,7 @@ class Stream:
         except ConnectionLost as lost:
             raise connection_error(str(lost) or "Connection lost") from lost
         except asyncio.CancelledError:
-            # NB: end() cancels the read; whoever cancels the reader itself wants that to be felt.
+            # end() cancels the read; the cancellation of the reader itself must be raised.
             if self._broken and self._reader is not None and self._reader.uncancel() == 0:
                 raise connection_error(self._broken) from None
             raise
@@ -90,8 +89,8 @@ class Content:
     """The body of a response as a stream.
 
     Args:
-        body: a body that is there whole.
-        stream: one that is not, or None.
+        body: a complete body.
+        stream: the stream of any other body, or None.
     """
 
     def __init__(self, body: bytes, stream: Stream | None) -> None:
@@ -99,7 +98,6 @@ class Content:
         self._stream = stream
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Give what comes, as it comes."""
         if self._stream is None:
             if self._body:
                 yield self._body
@@ -108,13 +106,11 @@ class Content:
             yield chunk
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Give what comes, at most ``size`` bytes at a time."""
         async for chunk in self.iter_any():
             for start in range(0, len(chunk), size):
                 yield chunk[start : start + size]
 
     async def read(self) -> bytes:
-        """Give the whole body."""
         return b"".join([chunk async for chunk in self.iter_any()])
 
 
@@ -123,9 +119,9 @@ class MemoryResponse:
 
     Args:
         request: the request.
-        answer: what the server says.
+        answer: the server's response.
         stream: the lines of a watch, or None.
-        among: the responses that are open.
+        among: the open responses.
     """
 
     def __init__(
@@ -145,19 +141,16 @@ class MemoryResponse:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the server did what was asked."""
         return self.status < 400
 
     async def read(self) -> bytes:
-        """Give the whole body."""
         return await self.content.read()
 
     async def text(self) -> str:
-        """Give the whole body as text."""
         return (await self.read()).decode()
 
     async def json(self) -> Any:
-        """Give the whole body, parsed; raises ``aiohttp.ContentTypeError`` where it is no JSON."""
+        """Return the body, parsed; raise ``aiohttp.ContentTypeError`` if it is not JSON."""
         if self.headers.get("Content-Type") != "application/json":
             import aiohttp
 
@@ -165,7 +158,7 @@ class MemoryResponse:
         return json.loads(await self.read())
 
     def raise_for_status(self) -> None:
-        """Raise ``aiohttp.ClientResponseError`` where the server refused."""
+        """Raise ``aiohttp.ClientResponseError`` if the server rejected the request."""
         if not self.ok:
             import aiohttp
 
@@ -175,15 +168,13 @@ class MemoryResponse:
         return SimpleNamespace(url=self.url, real_url=self.url, method=self.method, headers={})
 
     def close(self) -> None:
-        """Close the response; who still reads it gets a connection error."""
+        """Close the response; a reader gets a connection error."""
         self._end("Connection closed")
 
     def release(self) -> None:
-        """Close the response."""
         self.close()
 
     def break_off(self) -> None:
-        """Break the connection under the client."""
         self._end("Connection lost")
 
     def _end(self, why: str) -> None:
@@ -193,9 +184,7 @@ class MemoryResponse:
             self._stream.end(why)
 
     async def __aenter__(self) -> Self:
-        """Enter the response."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the response."""
         self.close()

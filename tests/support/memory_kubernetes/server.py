@@ -1,4 +1,4 @@
-"""The API server of tests: admission, quota, RBAC, evictions, kinds that end, and a record of what happened."""
+"""The API server of tests: admission, quota, RBAC, evictions, removable CRDs, and a record of requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_RESOURCES: Final = (*BUILT_IN, TFCLUSTERS)
 
 
 class Record(NamedTuple):
-    """One request and how it ended; ``status`` is 0 where the connection broke before the server acted."""
+    """One request and its outcome; ``status`` is 0 if the connection broke before the server acted."""
 
     time: float
     user: str
@@ -54,9 +54,9 @@ class MemoryKubernetes(Store):
     """An API server in memory.
 
     Args:
-        wall: gives the time in seconds since the epoch, for timestamps; waiting is asyncio's.
-        resources: the kinds that are served from the beginning.
-        namespaces: the namespaces that exist from the beginning.
+        wall: returns the seconds since the epoch, for timestamps; waiting uses asyncio.
+        resources: the kinds that are served at the start.
+        namespaces: the namespaces that exist at the start.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class MemoryKubernetes(Store):
         self.quota: dict[str, Mapping[str, int]] = {}
         #: Called before every request; a Refusal (403) ends it, as RBAC would.
         self.authorize: list[Callable[[Request], None]] = []
-        #: Every request that came through a session.
+        #: Every request of a session.
         self.requests: list[Record] = []
-        #: Every write; the objects in it are shared and must not be changed.
+        #: Every write; its objects are shared and must not be changed.
         self.history: list[Change] = []
         super().__init__(wall, resources, namespaces=())
         self.subscribers.append(self._note)
@@ -87,7 +87,6 @@ class MemoryKubernetes(Store):
     def admit(
         self, storage: Storage, *, verb: str, actor: Actor, subresource: str, old: Version | None, new: Object | None
     ) -> Object | None:
-        """Ask the hooks, and check the quota."""
         metadata = (new or (old.body if old else {}))["metadata"]
         namespace = metadata.get("namespace", "")
         admitted = new
@@ -110,7 +109,7 @@ class MemoryKubernetes(Store):
         return admitted
 
     def serve(self, request: Request) -> Answer:
-        """Answer one request; a rejection is an answer."""
+        """Process one request; a rejection is a response."""
         try:
             for check in tuple(self.authorize):
                 check(request)
@@ -123,7 +122,7 @@ class MemoryKubernetes(Store):
         return super().serve(request)
 
     def uninstall(self, plural: str) -> None:
-        """Serve a kind no more: its objects go, its watches end, and every request for it gets 404."""
+        """Stop serving a kind: delete its objects, end its watches, and answer every request for it with 404."""
         storage = self.state.demand(plural)
         for version in storage.every(None):
             self.remove(storage, version)
@@ -132,11 +131,10 @@ class MemoryKubernetes(Store):
         storage.wake()
 
     def delete_namespace(self, name: str, *, user: str = _ADMIN) -> None:
-        """Delete a namespace with all that it holds; it is gone when the last of that is."""
+        """Delete a namespace with all its objects; it is removed with the last of them."""
         self.delete("namespaces", "", name, user=user)
 
     def evict(self, namespace: str, name: str, *, grace: int | None = None, user: str = _ADMIN) -> None:
-        """Evict a pod, as a drain does."""
         self._evict(namespace, name, DeleteOptions(grace=grace), Actor(user, user))
 
     def _evict(self, namespace: str, name: str, options: DeleteOptions, actor: Actor) -> None:

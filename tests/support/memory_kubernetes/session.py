@@ -1,4 +1,4 @@
-"""What ``aiohttp.ClientSession`` is to a client: requests and watches, with time-outs and lost connections."""
+"""The interface of ``aiohttp.ClientSession``: requests and watches, with time-outs and lost connections."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class MemorySession:
 
     Args:
         kube: the server.
-        user: who the client is.
-        latency: the seconds that a request needs to the server, and again its answer or a line of a watch back.
-        interceptor: what disturbs requests, answers and watches.
-        headers: what every request carries.
+        user: the client's user name.
+        latency: seconds of a request's way to the server, and of a response or watch line back.
+        interceptor: disturbs requests, responses and watches.
+        headers: sent with every request.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MemorySession:
         headers: Mapping[str, str] | None = None,
         timeout: Any = None,
     ) -> Exchange:
-        """Make a request; the result is awaited or used as an async context manager, as aiohttp's is.
+        """Send a request; the result is awaited or used as an async context manager, as aiohttp's is.
 
         Raises:
             RuntimeError: the session is closed.
@@ -77,26 +77,22 @@ class MemorySession:
         return Exchange(lambda: self._exchange(request, timeout))
 
     def get(self, url: str, **arguments: Any) -> Exchange:
-        """Make a GET request; see request."""
         return self.request("GET", url, **arguments)
 
     async def close(self) -> None:
-        """Close the session and every response."""
         self.closed = True
         for response in tuple(self._responses):
             response.close()
 
     def lose_connections(self) -> None:
-        """Break every watch that is open; the client learns it at once."""
+        """Break every open watch; the client gets the error immediately."""
         for response in tuple(self._responses):
             response.break_off()
 
     async def __aenter__(self) -> Self:
-        """Enter the session."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the session."""
         await self.close()
 
     async def _exchange(self, request: Request, timeout: Any) -> MemoryResponse:  # noqa: ASYNC109 - see request
@@ -177,7 +173,7 @@ class MemorySession:
 
 
 class Exchange:
-    """A request on its way: awaited it gives the response, and ``async with`` closes the response too."""
+    """A pending request: ``await`` returns the response, and ``async with`` closes it too."""
 
     __slots__ = ("_response", "_start")
 
@@ -186,16 +182,13 @@ class Exchange:
         self._response: MemoryResponse | None = None
 
     def __await__(self) -> Generator[Any, None, MemoryResponse]:
-        """Wait for the response."""
         response: Generator[Any, None, MemoryResponse] = self._start().__await__()
         return response
 
     async def __aenter__(self) -> MemoryResponse:
-        """Wait for the response."""
         self._response = await self
         return self._response
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the response."""
         if self._response is not None:
             self._response.close()

@@ -1,4 +1,4 @@
-"""What a user's program may be."""
+"""A user's program."""
 
 import time
 

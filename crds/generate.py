@@ -1,14 +1,14 @@
-"""Make the CustomResourceDefinition: our part by hand, PodSpec from the schema that Kubernetes itself serves.
+"""Generate the CustomResourceDefinition: our part by hand, PodSpec from the schema of Kubernetes.
 
 Usage:
-    python crds/generate.py                     write crds/tfcluster.yaml, to which the chart and the client link
+    python crds/generate.py                     write crds/tfcluster.yaml; the chart and the client link to it
     python crds/generate.py --check             fail with exit status 1 if it is not up to date
     python crds/generate.py --refresh KUBECONFIG
                                                 first fetch Kubernetes' schemas from that cluster's API server
 
 Our part is sources/definition.yaml, with sources/filter_rules.py for the rules on device filters and start_rules.py for
-those on the order in which jobs start; they decide what a TFCluster is.  This script decides how Kubernetes' schemas
-become structural, which a CustomResourceDefinition must be, and how many of Kubernetes' descriptions fit into it.
+the rules on the start order of jobs; they define a TFCluster.  This script makes Kubernetes' schemas structural, as a
+CustomResourceDefinition requires, and decides how many of Kubernetes' descriptions fit into it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ KUBERNETES: Final = FOLDER / "sources" / "kubernetes.json"
 RESULT: Final = FOLDER / "tfcluster.yaml"
 HEADER: Final = "# Made by crds/generate.py from crds/sources: edit those, then run `make crds`.\n"
 
-#: What of Kubernetes' schemas we use.
+#: The schema of Kubernetes that we use.
 ROOT: Final = "io.k8s.api.core.v1.PodSpec"
-#: Where an API server publishes it.
+#: The path of an API server that publishes it.
 OPENAPI_PATH: Final = "/openapi/v3/api/v1"
-#: What a structural schema may not hold, or what means nothing in a CustomResourceDefinition.
+#: Fields that a structural schema must not have, or that have no meaning in a CustomResourceDefinition.
 DROPPED: Final = frozenset(
     {
         "default",  # the stored template stays what the user wrote
@@ -46,16 +46,16 @@ DROPPED: Final = frozenset(
     }
 )
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-#: The grammar in Quantity's documentation, so that "4GB" is refused here and not when the pod is made.
+#: The grammar in Quantity's documentation, so that "4GB" is rejected here and not when the pod is created.
 QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
-#: How large the definition may become, in bytes of the JSON that ``kubectl apply`` keeps in an annotation.  The API
-#: server takes 262,144 of all annotations together.
+#: The maximum size of the CRD, in bytes of the JSON that ``kubectl apply`` keeps in an annotation.  The API server
+#: accepts 262,144 for all annotations together.
 APPLIED_LIMIT: Final = 240_000
 #: The end of a sentence, but not the stop of "e.g.", "i.e." or "etc.".
 SENTENCE_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)[.!?](?=\s|$)")
 
-#: What definition.yaml may call by `$rules`.
+#: The functions that definition.yaml can call with `$rules`.
 RULES: Final[Mapping[str, Callable[[], list[dict[str, str]]]]] = {
     "of_one_list": filter_rules.of_one_list,
     "of_the_cluster": filter_rules.of_the_cluster,
@@ -66,13 +66,13 @@ Schema = dict[str, Any]
 
 
 class Borrowed(str):
-    """A description of Kubernetes' own; unlike ours, it is left out where the definition would become too large."""
+    """A description of Kubernetes; unlike ours, it is left out if the CRD would become too large."""
 
     __slots__ = ()
 
 
 def generate() -> str:
-    """Make the CustomResourceDefinition from its sources.
+    """Generate the CustomResourceDefinition from its sources.
 
     Returns:
         Its YAML.
@@ -86,14 +86,14 @@ def generate() -> str:
 
 
 def inline(node: Any, kubernetes: Mapping[str, Schema]) -> Any:
-    """Replace each ``$ref`` in our definition by the schema that it names.
+    """Replace each ``$ref`` in our part with the schema that it names.
 
     Args:
-        node: a part of our definition.
+        node: a value in our part.
         kubernetes: Kubernetes' schemas by name.
 
     Returns:
-        The part without references and nulls; the keys beside a reference are merged over what it names.
+        The value without references and nulls; the keys beside a reference are merged over the named schema.
     """
     if isinstance(node, list):
         return [made for entry in node for made in _rules(entry) or [inline(entry, kubernetes)]]
@@ -106,13 +106,13 @@ def inline(node: Any, kubernetes: Mapping[str, Schema]) -> Any:
 
 
 def remove_borrowed(schema: Schema) -> list[tuple[Schema, str]]:
-    """Take Kubernetes' descriptions out of a schema.
+    """Remove Kubernetes' descriptions from a schema.
 
     Args:
         schema: a structural schema; it is changed.
 
     Returns:
-        The parts that had one, each with its text, those nearest to the root first.
+        The schemas that had one, each with its text, those nearest to the root first.
     """
     found: list[tuple[Schema, str]] = []
     waiting = deque([schema])
@@ -126,11 +126,11 @@ def remove_borrowed(schema: Schema) -> list[tuple[Schema, str]]:
 
 
 def restore(descriptions: list[tuple[Schema, str]], room: int) -> None:
-    """Put descriptions back, in their order, until the next one does not fit.
+    """Restore descriptions, in their order, until the next one does not fit.
 
     Args:
-        descriptions: the parts of a schema, each with its text.
-        room: how many bytes the definition may grow by, as :func:`applied_size` counts.
+        descriptions: the schemas, each with its text.
+        room: how many bytes the CRD can grow by, as :func:`applied_size` counts.
     """
     for part, text in descriptions:
         room -= len(',"description":') + applied_size(text)
@@ -140,9 +140,9 @@ def restore(descriptions: list[tuple[Schema, str]], room: int) -> None:
 
 
 def applied_size(value: Any) -> int:
-    """Count the bytes that ``kubectl apply`` keeps of a value: compact JSON as Go writes it."""
+    """Count the bytes that ``kubectl apply`` keeps for a value: compact JSON as Go writes it."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    # NB: Go escapes these three in six bytes each.
+    # Go escapes these three in six bytes each.
     return len(text.encode()) + 5 * sum(map(text.count, "<>&"))
 
 
@@ -155,14 +155,14 @@ def merge(under: Any, over: Any) -> Any:
 
 
 def structural(schema: Schema, kubernetes: Mapping[str, Schema]) -> Schema:
-    """Make one of Kubernetes' schemas structural, as "Specifying a structural schema" asks.
+    """Make one of Kubernetes' schemas structural, according to "Specifying a structural schema".
 
     Args:
-        schema: the schema, references and all.
+        schema: the schema, with references.
         kubernetes: all of them by name.
 
     Returns:
-        The same without references, without defaults, and with the mark of an integer or text in place of a choice.
+        The schema without references and defaults; a choice of integer or string becomes x-kubernetes-int-or-string.
         Its descriptions are Borrowed.
     """
     description = {"description": Borrowed(schema["description"])} if "description" in schema else {}
@@ -182,7 +182,7 @@ def structural(schema: Schema, kubernetes: Mapping[str, Schema]) -> Schema:
         made[part] = structural(made[part], kubernetes)
     keys = set(made.get("x-kubernetes-list-map-keys", ()))
     if not keys <= set(made.get("items", {}).get("required", ())):
-        # A key that may be left out would need a default, which would then be stored in the user's template.
+        # An optional key would need a default, which would then be stored in the user's template.
         del made["x-kubernetes-list-map-keys"]
         made["x-kubernetes-list-type"] = "atomic"
     return made
@@ -192,7 +192,7 @@ def fetch(kubeconfig: str) -> dict[str, Schema]:
     """Read the schemas that ROOT needs from an API server.
 
     Args:
-        kubeconfig: path of the kubeconfig that leads to it.
+        kubeconfig: path of its kubeconfig.
 
     Returns:
         The schemas by name, with the first sentence of each description.
@@ -212,7 +212,7 @@ def fetch(kubeconfig: str) -> dict[str, Schema]:
 
 
 def reachable(root: str, schemas: Mapping[str, Schema]) -> set[str]:
-    """Name the schemas that one needs, itself included."""
+    """Return the names of the schemas that one needs, including itself."""
     found: set[str] = set()
     waiting = [root]
     while waiting:
@@ -224,7 +224,7 @@ def reachable(root: str, schemas: Mapping[str, Schema]) -> set[str]:
 
 
 def brief(schema: Schema) -> Schema:
-    """Shorten the descriptions of a schema and of all its parts; a property of that name stays."""
+    """Shorten the descriptions of a schema and of all its parts; a property with the name ``description`` stays."""
     made = {key: first_sentence(value) if key == "description" else value for key, value in schema.items()}
     if "properties" in made:
         made["properties"] = {name: brief(part) for name, part in made["properties"].items()}
@@ -234,9 +234,9 @@ def brief(schema: Schema) -> Schema:
 
 
 def first_sentence(text: str) -> str:
-    """Give the first sentence of a description, which may be the whole of it, with a stop at its end."""
+    """Return the first sentence of a description, with a stop at its end."""
     line = " ".join(text.strip().partition("\n\n")[0].split())
-    # NB: some begin with a sentence of one word, "Required.", which says nothing by itself.
+    # Some begin with a sentence of one word, "Required.", which is not enough.
     ends = (line[: end.end()] for end in SENTENCE_END.finditer(line))
     return next((sentence for sentence in ends if " " in sentence), f"{line.rstrip('.:;,')}.")
 
@@ -289,7 +289,7 @@ def _referenced(schema: Schema) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no aliases: a reader of the result looks at one place."""
+    """Writes the YAML without aliases, so that readers need not look them up."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
         return True

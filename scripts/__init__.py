@@ -1,1 +1,1 @@
-"""What `make install` and `make demo-kubernetes` run."""
+"""Scripts for `make install`, `make demo-kubernetes` and other targets."""

@@ -1,6 +1,6 @@
-"""buildah where no Docker is, and a base for it that is made from Debian's packages: no registry takes part.
+"""buildah for machines without Docker, and its base image from Debian's packages, without a registry.
 
-The same packages give the same base, bit for bit: what their installation leaves of its own time and order is removed.
+The same packages yield the same base, bit for bit: traces of the time and order of their installation are removed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PACKAGES: Final = "python3,python3-venv,ca-certificates"
 
 _BASE: Final = "localhost/tfcluster-base"
 _TOOLS: Final = ("buildah", "debootstrap")
-#: Debian's keys, which no other system has by itself.
+#: Debian's keys, which other systems do not have by default.
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-#: What nobody reads in a container, and what tells when or in which order the packages were installed.
+#: Files that a container does not need, and files with the time or order of the installation.
 _UNNEEDED: Final = (
     "var/cache/apt",
     "var/cache/debconf",
@@ -32,18 +32,18 @@ _UNNEEDED: Final = (
     "usr/share/man",
     "usr/share/locale",
 )
-#: Python's own modules, compiled without a time in them: every file of the base gets one and the same time.
+#: Python's own modules, compiled without a timestamp: every file of the base gets the same time.
 _COMPILE: Final = "-m compileall -q --invalidation-mode unchecked-hash /usr/lib/python3.11 /usr/lib/python3"
 
 
 def command() -> list[str]:
-    """Begin a command line of buildah, with its storage in the cache."""
+    """Return the start of a buildah command line, with its storage in the cache."""
     state = cache_root() / "buildah"
     return ["buildah", "--storage-driver", "overlay", "--root", str(state / "root"), "--runroot", str(state / "run")]
 
 
 def install(*programs: str) -> None:
-    """Install programs from Debian's packages of their names, unless they are there; it needs root."""
+    """Install programs from Debian packages of the same names, if they are missing; this needs root."""
     missing = [program for program in programs or _TOOLS if shutil.which(program) is None]
     if not programs and not _KEYRING.is_file():
         missing.append(_KEYRING.stem)
@@ -55,11 +55,11 @@ def install(*programs: str) -> None:
 
 
 def debian_base(architecture: str) -> str:
-    """Make the base image, unless it is there.
+    """Build the base image, if it does not exist.
 
     Args:
         architecture: as Debian and OCI name it, such as ``amd64``. Another one than the machine's needs an emulator
-            that the kernel knows (Debian's qemu-user-static, registered with binfmt_misc).
+            that the kernel can use (Debian's qemu-user-static, registered with binfmt_misc).
     """
 
     def make(partial: Path) -> None:
@@ -84,17 +84,17 @@ def debian_base(architecture: str) -> str:
 
 def _remove_what_differs(rootfs: Path) -> None:
     for unneeded in _UNNEEDED:
-        # The folders stay: programs expect them.
+        # Keep the folders: programs expect them.
         for path in (rootfs / unneeded).glob("*"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    # Backups of the last edit, and the name of a machine that there is none of.
+    # Backups of the last edit, and the machine's ID.
     for pattern in ("etc/*-", "var/lib/dpkg/*-old", "etc/machine-id", "var/lib/dbus/machine-id"):
         for path in rootfs.glob(pattern):
             path.unlink()
     # Names of this machine, which debootstrap copies.
     for path in (rootfs / "etc" / "hostname", rootfs / "etc" / "resolv.conf", rootfs / "etc" / "apt" / "sources.list"):
         path.unlink(missing_ok=True)
-    # The day on which each account got its (locked) password.
+    # The day when each account got its (locked) password.
     shadow = rootfs / "etc" / "shadow"
     accounts = (line.split(":") for line in shadow.read_text().splitlines())
     shadow.write_text("".join(":".join((name, lock, "", *rest)) + "\n" for name, lock, _, *rest in accounts))

@@ -1,8 +1,8 @@
-"""`make lint-chart`: the chart, rendered with three sets of values, and the Dockerfiles, before three linters.
+"""`make lint-chart`: lint the chart, rendered with three sets of values, and the Dockerfiles with three linters.
 
-kubernetes-validate compares every object with Kubernetes' own schemas, checkov knows good practice, hadolint judges the
-Dockerfiles.  Nothing may be found but what charts/lint-exceptions.yaml excepts, each with its reason; an exception that
-excepts nothing is an error, too.
+kubernetes-validate compares every object with Kubernetes' own schemas, checkov checks good practice, hadolint checks
+the Dockerfiles.  Findings are errors unless charts/lint-exceptions.yaml excepts them, each with its reason; an
+exception without a finding is an error, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOCKERFILES: Final = (ROOT / "Dockerfile", ROOT / "images" / "training.Dockerfil
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What checkov found: which check, of which object, in which set of values."""
+    """A finding of checkov: the check, the object, and the set of values."""
 
     check: str
     title: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Exempted:
-    """An exception: one check for the objects whose name (Kind.namespace.name) matches, and why."""
+    """An exception: one check for the objects whose name (Kind.namespace.name) matches, and the reason."""
 
     check: str
     resources: str
@@ -56,7 +56,7 @@ def read_exceptions(text: str) -> list[Exempted]:
     """Read the file of exceptions.
 
     Raises:
-        SystemExit: an exception gives no reason.
+        SystemExit: an exception does not have a reason.
     """
     found = [Exempted(**entry) for entry in yaml.safe_load(text)]
     if silent := [each.check for each in found if not each.reason.strip()]:
@@ -65,10 +65,10 @@ def read_exceptions(text: str) -> list[Exempted]:
 
 
 def judge(findings: Sequence[Finding], exceptions: Iterable[Exempted]) -> list[str]:
-    """Compare what was found with what is excepted.
+    """Compare the findings with the exceptions.
 
     Returns:
-        A complaint for each finding that is not excepted, and for each exception that excepts nothing.
+        An error for each finding that is not excepted, and for each exception without a finding.
     """
     exceptions = list(exceptions)
     complaints = [str(found) for found in findings if not any(each.covers(found) for each in exceptions)]
@@ -97,10 +97,10 @@ def render(helm: Path, folder: Path, sets: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
-    """Ask checkov about rendered objects.
+    """Run checkov on rendered objects.
 
     Raises:
-        SystemExit: checkov said nothing that can be read, or could not read a file.
+        SystemExit: its output cannot be parsed, or it could not read a file.
     """
     command = [str(program), "--framework", "kubernetes", "--output", "json", "--quiet"]
     for path in files.values():
@@ -111,7 +111,7 @@ def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
         results, summary = report["results"], report["summary"]
     except (ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"checkov said: {said.stdout[-2000:]} {said.stderr[-2000:]}") from error
-    # A file that it cannot read has no findings.
+    # checkov does not report findings for a file that it cannot read.
     if summary["parsing_errors"] or not summary["passed"]:
         raise SystemExit(f"checkov could not read what the chart renders: {summary}")
     return [
@@ -121,7 +121,7 @@ def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
 
 
 def ask(*command: str | Path) -> list[str]:
-    """Run a linter that is silent, or prints what it finds."""
+    """Run a linter that only prints its findings."""
     said = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     return [] if said.returncode == 0 else [said.stdout + said.stderr]
 

@@ -1,4 +1,4 @@
-"""`make chart-docs`: docs/reference/chart-values.md, made from the comments in the chart's values.yaml.
+"""`make chart-docs`: generate docs/reference/chart-values.md from the comments in the chart's values.yaml.
 
 A comment that begins with ``###`` begins a table; the comment right above a value describes it.
 """
@@ -15,7 +15,7 @@ import yaml
 ROOT: Final = Path(__file__).resolve().parent.parent
 VALUES: Final = ROOT / "charts" / "tfcluster-operator" / "values.yaml"
 PAGE: Final = ROOT / "docs" / "reference" / "chart-values.md"
-#: Objects that are one value each: Kubernetes' own fields, with defaults.
+#: Objects that are documented as one value: Kubernetes' own fields, with defaults.
 WHOLE: Final = frozenset({"podSecurityContext", "containerSecurityContext"})
 HEAD: Final = """\
 # Values of the Helm chart
@@ -28,10 +28,10 @@ HEAD: Final = """\
 
 
 def tables(text: str) -> str:
-    """Make the tables.
+    """Build the tables.
 
     Raises:
-        SystemExit: a value has no comment.
+        SystemExit: a value does not have a comment.
     """
     lines = text.splitlines()
     made = []
@@ -68,7 +68,7 @@ def _description(path: str, lines: Sequence[str], line: int) -> str:
 
 
 def page() -> str:
-    """Make the page."""
+    """Build the page."""
     return HEAD + tables(VALUES.read_text(encoding="utf-8")).rstrip() + "\n"
 
 

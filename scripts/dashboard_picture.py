@@ -1,6 +1,6 @@
-"""The picture of the dashboard in docs/operate/monitoring.md, of a real operator that works for ten minutes.
+"""The picture of the dashboard in docs/operate/monitoring.md, of a real operator that runs for ten minutes.
 
-The panels are drawn from the answers to the dashboard's own queries, at the places that the dashboard gives them.
+The panels are drawn from the answers to the dashboard's own queries, at their positions in the dashboard.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLACE = Path(__file__).resolve().parents[1] / "docs" / "images" / "dashboard.svg
 
 
 def main() -> None:
-    """Let the operator work, and draw what Prometheus tells of it."""
+    """Run the operator, and draw its metrics in Prometheus."""
     parser = argparse.ArgumentParser(description="Draw the dashboard's picture for the documents.")
     parser.add_argument("--seconds", type=int, default=600, help="how long the operator works (default %(default)s)")
     seconds = parser.parse_args().seconds
@@ -57,7 +57,7 @@ def main() -> None:
                 began = time.time()
                 world, kubelet = _launch_clusters(objects)
                 _let_live(world, kubelet, until=began + seconds * 0.7)
-                operators[0].stop()  # as at an upgrade: the other one leads from here on
+                operators[0].stop()  # as in an upgrade: the other one leads from here on
                 _let_live(world, kubelet, until=began + seconds)
                 PLACE.parent.mkdir(exist_ok=True)
                 PLACE.write_text(_picture(prometheus, (began, time.time())), encoding="utf-8")
@@ -78,7 +78,7 @@ def _launch_clusters(objects: Objects) -> tuple[World, StandInKubelet]:
 
 
 def _let_live(world: World, kubelet: StandInKubelet, *, until: float) -> None:
-    """Do what users and nodes do to clusters, until a time."""
+    """Change the clusters as users and nodes do, until a time."""
     chance = random.Random(9)  # noqa: S311 - the same story each time; nothing is secret
     number = 0
     while time.time() < until:

@@ -1,4 +1,4 @@
-"""`make demo`: a TensorFlow cluster on this machine that trains, resizes and heals, told as it happens.
+"""`make demo`: a TensorFlow cluster on this machine that trains, resizes and recovers, with explanations.
 
 It runs the commands that a user would type, and shows them.
 """
@@ -22,11 +22,11 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _MANIFEST: Final = "examples/parameter-server.yaml"
-#: Plays it; what the image has in /opt/examples is here in examples.
+#: Runs it; the image's /opt/examples is the local folder examples.
 PLAY: Final = ("local", "run", "-f", _MANIFEST, "--map", "/opt/examples=examples")
 _NAME: Final = "digits"
 CLI: Final = (sys.executable, "-m", "tfcluster")
-#: What is worth a line of a training that continues forever: the first passes, and what the chief says of the cluster.
+#: The lines to show of a training that never ends: the first steps, and the chief's lines about the cluster.
 _PASS: Final = re.compile(r"^chief-0 +\| (pass \d+: .*)$")
 _EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*worker/3.*)$")
 _NOTE: Final = re.compile(r"^\* (.*)$")
@@ -34,16 +34,16 @@ _PATIENCE: Final = 180.0
 
 
 class DemoError(Exception):
-    """A step did not come to its end; the message says which."""
+    """A step did not finish; the message says which."""
 
 
 class Run:
-    """``tfcluster local run`` in the background, and what it prints."""
+    """``tfcluster local run`` in the background, and its output."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         _prompt(PLAY)
-        # A session of its own: Ctrl-C reaches this program, which ends the run in order.
+        # In a new session Ctrl-C reaches only this program, which ends the run in order.
         self._process = subprocess.Popen(
             [*CLI, *PLAY],
             cwd=ROOT,
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def said(self) -> int:
-        """How many lines it has printed."""
+        """The number of printed lines."""
         with self._news:
             return len(self._lines)
 
@@ -74,7 +74,7 @@ class Run:
         """Print the next lines that match.
 
         Raises:
-            DemoError: they do not come.
+            DemoError: they do not appear.
         """
         end, at = time.monotonic() + _PATIENCE, since
         with self._news:
@@ -90,7 +90,7 @@ class Run:
                     count -= 1
 
     def end(self) -> None:
-        """End it as Ctrl-C does."""
+        """End it like Ctrl-C."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
         try:
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def environment_of(folder: str) -> dict[str, str]:
-    """Return the environment in which ``tfcluster`` is this checkout's, and keeps its state in a folder."""
+    """Return the environment that uses ``tfcluster`` of this checkout, with its state in a folder."""
     paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
     return {
         **os.environ,
@@ -128,7 +128,7 @@ def environment_of(folder: str) -> dict[str, str]:
 
 @contextmanager
 def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
-    """Start the cluster; everything of it is gone at the end."""
+    """Start the cluster; everything of it is removed at the end."""
     _headline("One manifest, no Kubernetes: a chief, two workers and a parameter server as processes of this machine")
     with tempfile.TemporaryDirectory(prefix="tfcluster-demo-") as folder:
         environment = environment_of(folder)
@@ -140,7 +140,7 @@ def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
             if done.returncode:
                 raise DemoError(f"tfcluster {' '.join(arguments)} ended with {done.returncode}")
 
-        # By default these two end Python at once, and leave the cluster and its folder.
+        # By default these two end Python immediately, and leave the cluster and its folder.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda got, _: sys.exit(128 + got))
         run = Run(environment)

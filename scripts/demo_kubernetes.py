@@ -1,4 +1,4 @@
-"""`make demo-kubernetes`: from nothing to a TensorFlow cluster that trains, resizes and heals, told as it happens."""
+"""`make demo-kubernetes`: from nothing to a TensorFlow cluster that trains, resizes and recovers, with explanations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NAMESPACE: Final = "tfcluster-demo"
 _NAME: Final = "digits"
 _OPERATOR: Final = "system:serviceaccount:tfcluster-system:tfcluster-tfcluster-operator"
 _KUBECTL: Final = (str(images.ROOT / ".local" / "bin" / "kubectl"), "--kubeconfig", ".local/kubeconfig")
-#: Wraps nothing and colours nothing by itself; on a terminal it tells the headlines from the rest.
+#: Does not wrap or color the text by itself; on a terminal, headlines are highlighted.
 _CONSOLE: Final = Console(highlight=False, markup=False, soft_wrap=True)
-#: Reads the view in a pod until it shows an epoch, and prints when (seconds since 1970): the node's clock is this one.
+#: Reads the view in a pod until it shows an epoch, and prints when (seconds since 1970): the node uses this clock.
 _AWAIT_EPOCH: Final = """
 import json, os, time
 path = os.path.join(os.environ.get("TFCLUSTER_DIR", "/etc/tfcluster"), "cluster.json")
@@ -36,7 +36,7 @@ print(time.time() if time.time() < end else 0)
 
 
 class DemoError(Exception):
-    """A step did not come to its end; the message says which."""
+    """A step did not finish; the message says which."""
 
 
 def main() -> int:
@@ -78,11 +78,11 @@ def _apply() -> None:
         _await("the pods of the last demo are gone", lambda: not _items("pods"))
     else:
         _kubectl("create", "namespace", _NAMESPACE, namespace=False)
-    # The strictest of the Pod Security Standards: nothing of a TFCluster needs more.
+    # The strictest of the Pod Security Standards: TFClusters do not need more.
     restricted = "pod-security.kubernetes.io/enforce=restricted"
     _kubectl("label", "namespace", _NAMESPACE, "--overwrite", restricted, namespace=False)
     # With OwnerReferencesPermissionEnforcement on, a server rejects owners of a kind that is new, for up to 10 s. The
-    # operator would say so and try again; here nobody shall wonder.
+    # operator would report this and retry; the demo waits, to avoid confusing output.
     _await("the API server lets a TFCluster own objects", _may_be_owned)
     example = "examples/parameter-server.yaml"
     manifest = images.with_loaded_names((images.ROOT / example).read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ def _kubectl(*arguments: str, namespace: bool = True, stdin: str | None = None) 
 
 
 def _show(*arguments: str, stdin: str | None = None) -> None:
-    """Tell and run a command; with `stdin`, that text stands for the file which the command names last."""
+    """Show and run a command; with `stdin`, that text stands for the file which the command names last."""
     _CONSOLE.print(f"$ kubectl {' '.join(arguments)}", style="bold")
     run = arguments if stdin is None else (*arguments[:-1], "-")
     print(textwrap.indent(_kubectl(*run, stdin=stdin), "  "), end="", flush=True)
@@ -244,7 +244,7 @@ def _await(what: str, holds: Callable[[], bool], *, patience: float = 120.0) -> 
 
 @contextmanager
 def _log(task: str, *, patience: float = 300.0) -> Iterator[Iterator[str]]:
-    """Follow a task's log from now on; it ends after so many seconds."""
+    """Follow new lines of a task's log; it ends after a number of seconds."""
     command = [*_KUBECTL, "-n", _NAMESPACE, "logs", "-f", "--since=1s", f"{_NAME}-{task}"]
     follow = subprocess.Popen(command, cwd=images.ROOT, stdout=subprocess.PIPE, text=True)
     clock = threading.Timer(patience, follow.kill)

@@ -1,6 +1,6 @@
-"""A hook of MkDocs: what pages link to outside of docs/ becomes a page of the site; fences lose notes to tests.
+"""A hook of MkDocs: files outside of docs/ that pages link to become pages; notes to the tests are removed from fences.
 
-It decides how the Markdown that GitHub shows becomes the Markdown of the site; mkdocs.yml decides all else.
+It converts the Markdown that GitHub shows to the Markdown of the site; mkdocs.yml has all other settings.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # the hook runs in the environment of the docs, and its tests
     from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-#: The folder of the site that has the files of the repository.
+#: The folder of the site with the files of the repository.
 SOURCE: Final = "source"
 #: A link, in the text or as a definition; its target without the heading.
 _LINK: Final = re.compile(r"(?P<before>\]\(|^\[[^\]]+\]: )(?P<target>[^)#\s]+)(?=[)#\s]|$)", re.MULTILINE)
-#: The start of a fence with a note of where a test runs it, which MkDocs would not take for a fence.
+#: The start of a fence with a note on where a test runs it, which MkDocs would not recognize.
 _NOTED_FENCE: Final = re.compile(r"^(\s*```\w+) (?!title=)\S+$", re.MULTILINE)
 #: Languages by the endings of files, as Pygments knows them.
 _LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".json": "json", ".toml": "toml", ".sh": "bash"}
@@ -46,34 +46,34 @@ def relinked(text: str, place: str, page: str) -> str:
 
 
 def without_notes(text: str) -> str:
-    """Remove what fences tell the tests; a title stays."""
+    """Remove the notes to the tests from fences; a title stays."""
     return _NOTED_FENCE.sub(r"\1", text)
 
 
 def page_of(path: str) -> str:
-    """Say where the site has a file of the repository, relative to docs/."""
+    """Return the page of a repository file in the site, relative to docs/."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
         return f"{SOURCE}/{path}/index.md"
-    # A page from a README.md would be the index of its section.
+    # MkDocs would use a page from a README.md as the index of its section.
     path = re.sub(r"README\.md$", "readme.md", path)
     return f"{SOURCE}/{path}" if path.endswith(".md") else f"{SOURCE}/{path}.md"
 
 
 def place_of(page: str) -> str:
-    """Say where the repository has the Markdown of a page: the inverse of :func:`page_of` for Markdown."""
+    """Return the Markdown file of a page: the inverse of :func:`page_of` for Markdown."""
     if not page.startswith(f"{SOURCE}/"):
         return f"docs/{page}"
     return re.sub(r"readme\.md$", "README.md", page.removeprefix(f"{SOURCE}/"))
 
 
 def shown(path: str) -> str:
-    """Make the Markdown that shows a file or a folder of the repository."""
+    """Return the Markdown that shows a file or a folder of the repository."""
     file = ROOT / path
     if file.is_dir():
         names = sorted(one.relative_to(ROOT).as_posix() for one in file.iterdir() if one.name[0] not in "._")
-        # Markdown is not followed from here: a fragment of the changelog has links that hold in CHANGELOG.md.
+        # Do not follow Markdown from here: a fragment of the changelog has links that are valid in CHANGELOG.md.
         links = (f"`{name}`" if name.endswith(".md") else f"[{name}]({relpath(name, path)})" for name in names)
         listed = "\n".join(f"* {link}" for link in links)
         return f"# {path}\n\n{listed}\n"
@@ -86,14 +86,14 @@ def shown(path: str) -> str:
 
 
 def _in_repository(target: str, place: str) -> str | None:
-    """Return the path of what a link leads to, if that is a file or folder of the repository."""
+    """Return the path of a link's target, if that is a file or folder of the repository."""
     if ":" in target or target.startswith("/"):
         return None
     path = normpath(join(dirname(place), target))
     return path if not path.startswith("..") and (ROOT / path).exists() else None
 
 
-# --- what MkDocs calls
+# --- the hooks that MkDocs calls
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -116,12 +116,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-#: Before the plugins, which take note of the files there are; it is what mkdocs.plugins.event_priority sets.
+#: Before the plugins, which process the existing files; it is what mkdocs.plugins.event_priority sets.
 on_files.mkdocs_priority = 100  # type: ignore[attr-defined]  # a function has no such attribute of its own
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Bring a page's text into the form of the site."""
+    """Convert a page's text to the form of the site."""
     uri = page.file.src_uri
     if uri.startswith(f"{SOURCE}/") and not (ROOT / place_of(uri)).is_file() and not uri.endswith("/index.md"):
         return markdown  # a file as it is
@@ -129,7 +129,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Remove the roles that docstrings give to names; mkdocstrings knows none."""
+    """Remove the roles of names in docstrings, which mkdocstrings does not support."""
     return re.sub(r":(?:class|data|exc|func|meth|mod):(?=<code>)", "", html).replace(
         "::</p>\n<div class", ":</p>\n<div class"
     )

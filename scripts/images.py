@@ -1,7 +1,6 @@
-"""Building our images: by Docker where it runs, by buildah otherwise, on a base made by debootstrap without a registry.
+"""Building our images with Docker or buildah, on a base that debootstrap builds without a registry.
 
-An archive is kept outside the checkout under the hash of everything it is made from; an unchanged image is not built
-again.
+An archive is kept outside the checkout under the hash of all its inputs; an unchanged image is not built again.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from scripts import buildah
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-#: Variables by which pip is told of the machine it runs on; the build is told the same by a file.
+#: This machine's certificate authorities, for pip; the build gets them as a secret.
 _TRUST_STORE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One of our images: its name, its Dockerfile, and the files it is made from."""
+    """One of our images: its name, its Dockerfile, and its input files."""
 
     name: str
     dockerfile: Path
@@ -43,7 +42,7 @@ class Image:
     unless it compiled by hash."""
 
     def content(self) -> str:
-        """Name what the image is made from."""
+        """Return the hash of the image's inputs."""
         found = (path for pattern in self.inputs for path in ROOT.glob(pattern) if path.is_file())
         files = sorted(path for path in found if "__pycache__" not in path.parts)
         return content_hash(
@@ -51,7 +50,7 @@ class Image:
         )
 
     def archive(self) -> Path:
-        """Build the image, unless it is there, and give its archive."""
+        """Build the image, if it does not exist, and return its archive."""
         folder = cached(
             Path(self.name).name,
             self.content(),
@@ -75,7 +74,7 @@ OPERATOR: Final = Image(
 TRAINING: Final = Image(
     name="localhost/tfcluster-training",
     dockerfile=ROOT / "images" / "training.Dockerfile",
-    # Neither the resolver nor the operator: what is edited most does not cost three minutes.
+    # Without the resolver and the operator: these are edited most, and a rebuild takes three minutes.
     inputs=("images/training.Dockerfile", "requirements/tensorflow.txt", "examples/*.py"),
     usually="three minutes",
     why="TensorFlow for the examples' pods",
@@ -83,11 +82,11 @@ TRAINING: Final = Image(
 
 
 def load(image: Image) -> str:
-    """Build an image and make it known to the cluster of `make cluster`.
+    """Build an image and load it into the cluster of `make cluster`.
 
     Returns:
-        The name by which the cluster's pods use it. It changes with the content, but where images are imported into
-        the nodes, the large one is imported once, under the name that the examples have: nothing is upgraded to it.
+        The image name for the cluster's pods. It changes with the content, but if images are imported into the nodes,
+        the large one is imported once, under the name in the examples, and is not upgraded to a new one.
     """
     archive = image.archive()
     tagged = f"{image.name}:{image.content()}"
@@ -96,7 +95,7 @@ def load(image: Image) -> str:
         _loaded(image).write_text(name)
         return name
     names = [example_name(image)] if image is TRAINING else [tagged, example_name(image)]
-    # The cluster may have been made again since: its kubeconfig tells one from the other.
+    # The cluster might have been created again since: the time of its kubeconfig shows this.
     mark = f"{names[0]} {tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
     if not (_loaded(image).is_file() and _loaded(image).read_text() == mark):
         tell(f"loading {tagged} into the cluster")
@@ -107,17 +106,17 @@ def load(image: Image) -> str:
 
 
 def example_name(image: Image) -> str:
-    """Return the name that the examples and the README have for an image."""
+    """Return an image's name in the examples and the README."""
     return f"{image.name}:dev"
 
 
 def loaded_name(image: Image) -> str:
-    """Return the name by which pods use an image that was loaded earlier; without that, the name of the examples."""
+    """Return the name of an image that was loaded earlier, for pods; without that, the name in the examples."""
     return _loaded(image).read_text().split()[0] if _loaded(image).is_file() else example_name(image)
 
 
 def with_loaded_names(manifest: str) -> str:
-    """Return a manifest of the examples the names that our images have in this cluster."""
+    """Return a manifest of the examples with the names of our images in this cluster."""
     for image in (OPERATOR, TRAINING):
         manifest = manifest.replace(example_name(image), loaded_name(image))
     return manifest
@@ -157,25 +156,25 @@ def _build(image: Image, archive: Path) -> None:
 def build_by_buildah(
     image: Image, tag: str, *, secrets: Sequence[str], arguments: Sequence[str], architecture: str | None = None
 ) -> None:
-    """Build an image into buildah's storage, on the base that needs no registry."""
+    """Build an image into buildah's storage, on the base that does not need a registry."""
     buildah.install()
     architecture = architecture or own_architecture()
     base = buildah.debian_base(architecture)
     how = ["--layers", "--isolation", "chroot", "--arch", architecture, "--build-arg", f"BASE_IMAGE={base}", *arguments]
     if not image.tells_times:
-        # A layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
+        # A cached layer keeps its timestamps, so all get the same one: that of 1970, like ko and Bazel.
         how += ["--timestamp", "0"]
     _run([*buildah.command(), "bud", "--quiet", *how, *secrets, "-t", tag, "-f", image.dockerfile, "."])
 
 
 def own_architecture() -> str:
-    """Name this machine's architecture as Debian and OCI do."""
+    """Return this machine's architecture in the format of Debian and OCI."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 @contextmanager
 def lent_secrets() -> Iterator[list[str]]:
-    """Lend the build what pip needs on this machine: a trust store and pip's configuration, as secrets."""
+    """Yield pip's settings for this machine as secrets for the build: a trust store and pip's configuration."""
     with tempfile.TemporaryDirectory() as folder:
         secrets = []
         configuration = Path(folder) / "pip.conf"

@@ -1,4 +1,4 @@
-"""`make install`: the working tree as an image and a release in the cluster of `make cluster`."""
+"""`make install`: install the working tree as an image and a release in the cluster of `make cluster`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFINITION: Final = "tfclusters.tfcluster.dev"
 
 
 def main() -> int:
-    """Build, load, install or upgrade, and wait for the operator to be ready."""
+    """Build, load, install or upgrade, and wait until the operator is ready."""
     image = images.load(images.OPERATOR)
     repository, _, tag = image.rpartition(":")
     kubeconfig = ["--kubeconfig", str(images.ROOT / ".local" / "kubeconfig")]
@@ -32,7 +32,7 @@ def main() -> int:
         "--create-namespace",
         "--set",
         f"image.repository={repository},image.tag={tag}",
-        # What kubectl has applied before is helm's from now on.
+        # helm takes over the fields that kubectl has applied before.
         "--force-conflicts",
         "--wait",
         "--timeout",
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _give_the_definition_to_the_release(kubeconfig: list[str]) -> None:
-    """Let the release upgrade a definition that kubectl or an older chart has left; another release's stays its own."""
+    """Let the release upgrade a CRD of kubectl or an older chart; a CRD of another release is not changed."""
     of_interest = r"jsonpath={.kind} {.metadata.annotations.meta\.helm\.sh/release-name}"
     read = ["get", "crd", "--ignore-not-found", "--output", of_interest]
     if _run("kubectl", *kubeconfig, *read, DEFINITION).split() == ["CustomResourceDefinition"]:

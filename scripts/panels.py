@@ -1,6 +1,6 @@
-"""Draws panels of a dashboard, with what Prometheus answered to their queries, as one SVG.
+"""Draws panels of a dashboard, with Prometheus' answers to their queries, as one SVG.
 
-It decides how a panel looks; it asks nobody for anything. It knows the two kinds of panels that our dashboard has.
+It only draws panels and does not send requests. It supports the two kinds of panels in our dashboard.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def draw(
     """Draw all panels at their places.
 
     Args:
-        panels: of a dashboard of Grafana.
+        panels: the panels of a Grafana dashboard.
         answers: the lines of each panel, by its id.
-        span: the first and the last moment, in seconds.
-        step: from one point of a line to the next, in seconds; where it is longer, there was no value in between.
+        span: the first and the last time, in seconds.
+        step: from one point of a line to the next, in seconds; a longer interval means missing values.
 
     Returns:
         The SVG.
@@ -83,7 +83,7 @@ def _stat(panel: Panel, lines: Sequence[Line], wide: int, high: int) -> list[str
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where a moment and a value lie in a panel."""
+    """Converts a time and a value to a position in a panel."""
 
     span: tuple[float, float]
     top: float
@@ -98,7 +98,7 @@ class _Frame:
         return self.floor - value / self.top * (self.floor - _TOP)
 
     def path(self, points: Sequence[tuple[float, float]], *, stepped: bool, backwards: bool = False) -> str:
-        """Write the way through points, or the way back to the first of them; a step lasts until the next point."""
+        """Return the path through points, or the path back to the first; a step lasts until the next point."""
         corners: list[tuple[float, float]] = []
         for time, value in points:
             if stepped and corners:
@@ -144,7 +144,7 @@ def _axes(frame: _Frame, unit: str) -> list[str]:
 
 
 def _names(names: Sequence[str], wide: int, high: int) -> list[str]:
-    """Write the names that have room."""
+    """Return the legend's names that fit."""
     parts, place = [], 8.0
     for name, colour in zip(names, _COLOURS, strict=False):
         end = place + len(name) * 5.6 + 22
@@ -156,7 +156,7 @@ def _names(names: Sequence[str], wide: int, high: int) -> list[str]:
 
 
 def _runs(points: Sequence[tuple[float, float]], step: float) -> list[list[tuple[float, float]]]:
-    """Cut a line where it has no value, so that nothing is drawn there."""
+    """Split a line at missing values, so that nothing is drawn there."""
     runs: list[list[tuple[float, float]]] = []
     for point in points:
         if not runs or point[0] - runs[-1][-1][0] > 1.5 * step:
@@ -166,7 +166,7 @@ def _runs(points: Sequence[tuple[float, float]], step: float) -> list[list[tuple
 
 
 def _stack(lines: Sequence[Line]) -> list[dict[float, float]]:
-    """Return what lies under each line at each of its times."""
+    """Return the sum below each line at each of its times."""
     reached: dict[float, float] = {}
     bottoms = []
     for line in lines:

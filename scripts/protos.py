@@ -1,7 +1,7 @@
-"""Makes the resolver's descriptor set from its .proto files: ``python -m scripts.protos``.
+"""Build the resolver's descriptor set from its .proto files: ``python -m scripts.protos``.
 
-The set is checked in, so that the package needs no compiler and no generated code, which would refuse to run with
-another major version of protobuf than the one that it was made by.
+The set is checked in, so that the package does not need a compiler or generated code, which does not run with another
+major version of protobuf than that of its compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def compile_protos(folder: Path = PROTOS) -> bytes:
         A serialized FileDescriptorSet, each file after those that it imports.
 
     Raises:
-        RuntimeError: they do not compile; the compiler has said why.
+        RuntimeError: they do not compile; the compiler has printed why.
     """
     with tempfile.NamedTemporaryFile() as made:
         words = ["protoc", f"--proto_path={folder}", f"--descriptor_set_out={made.name}"]

@@ -2,9 +2,9 @@
 
 Usage:
     python -m scripts.reference             write the pages
-    python -m scripts.reference --check     say whether they are up to date; exit status 1 if they are not
+    python -m scripts.reference --check     check whether they are up to date; exit status 1 if they are not
 
-It decides which fields are ours: Kubernetes' own schemas and what the operator keeps for itself are not listed.
+It decides which fields are ours: Kubernetes' own schemas and the operator's internal fields are not listed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ API: Final = ROOT / "docs" / "reference" / "api.md"
 COMMANDS: Final = ROOT / "docs" / "reference" / "pod-commands.md"
 CLI: Final = ROOT / "docs" / "reference" / "cli.md"
 
-#: The commands of the resolver, in the order in which one meets them.
+#: The commands of the resolver, in the order of the documentation.
 ORDER: Final = ("show", "matrix", "doctor", "wait", "exec", "serve")
 
 _POD_SPEC: Final = "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodSpec"
 _LABEL_SELECTOR: Final = "https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/label-selector/"
 _SELECTOR: Final = f"Its fields are those of [Kubernetes' LabelSelector]({_LABEL_SELECTOR})."
-#: Fields whose parts are not listed, and what is said of them instead.
+#: Fields whose parts are not listed, and the text instead.
 _CLOSED: Final = {
     "spec.jobs.J.template.spec": f"Its fields are those of [Kubernetes' PodSpec]({_POD_SPEC}).",
     "spec.isolation.allowFrom[].podSelector": _SELECTOR,
     "spec.isolation.allowFrom[].namespaceSelector": _SELECTOR,
     "status.internal": "",
 }
-#: What stands for the key of a map in a path.
+#: The placeholder for the key of a map in a path.
 _KEYS: Final = {"spec.jobs": "J", "spec.jobs.J.taskDeviceFilters": "N", "status.jobs": "J"}
 _BOUNDS: Final = {
     "minimum": "from {}",
@@ -72,7 +72,7 @@ Schema = Mapping[str, Any]
 
 
 def api_page() -> str:
-    """Make the page of the fields."""
+    """Build the page of the fields."""
     definition = yaml.safe_load(CRD.read_text(encoding="utf-8"))
     (version,) = definition["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
@@ -88,7 +88,7 @@ def api_page() -> str:
 
 
 def _tables(path: str, schema: Schema) -> Iterator[str]:
-    """Make a table of an object's fields, then those of the objects in it."""
+    """Yield a table of an object's fields, then those of its nested objects."""
     fields = {f"{path}.{name}": part for name, part in schema["properties"].items()}
     columns = _SPEC_COLUMNS if path.startswith("spec") else _STATUS_COLUMNS
     rows = [columns, ["---"] * len(columns)]
@@ -102,7 +102,7 @@ def _tables(path: str, schema: Schema) -> Iterator[str]:
 
 
 def _inside(path: str, schema: Schema) -> tuple[str, Schema]:
-    """Go through lists and maps to what they hold."""
+    """Return the path and schema of the elements of lists and maps."""
     if "items" in schema:
         return _inside(f"{path}[]", schema["items"])
     inner = schema.get("additionalProperties")
@@ -112,7 +112,7 @@ def _inside(path: str, schema: Schema) -> tuple[str, Schema]:
 
 
 def _row(path: str, schema: Schema, required: bool) -> list[str]:
-    """Make the cells of a field; a table of the status has no use for the third and fourth."""
+    """Build the cells of a field; a table of the status does not use the third and fourth."""
     inner_path, inner = _inside(path, schema)
     words = schema["description"]
     if path in _CLOSED:
@@ -124,7 +124,7 @@ def _row(path: str, schema: Schema, required: bool) -> list[str]:
 
 
 def _refusals(path: str, schema: Schema, fields: Mapping[str, Schema]) -> str:
-    """List what the API server says of values that break a rule, by the field that it names."""
+    """List the API server's messages for values that break a rule, by the field that they name."""
     said: dict[str, None] = {}
     for name, part in ((path, schema), *fields.items()):
         inner = _inside(name, part)[1]
@@ -157,19 +157,19 @@ def _yaml(value: object) -> str:
 
 
 def _cell(text: str) -> str:
-    """Make a text fit into the cell of a table, and nothing in it a tag."""
+    """Escape a text for the cell of a table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _anchor(heading: str) -> str:
-    """Spell a heading's anchor as GitHub does."""
+    """Return a heading's anchor in GitHub's format."""
     return "".join(letter for letter in heading.lower() if letter.isalnum() or letter in "-_")
 
 
 # --- the commands
 
 
-#: What the page of the command line begins with.
+#: The beginning of the command line page.
 _OF_THE_CLI: Final = """# The command line
 
 `tfcluster` works on TFClusters from your shell, on a Kubernetes cluster or on this machine:
@@ -188,7 +188,7 @@ took longer than `--timeout`, 130 Ctrl-C; where a command has others, it says so
 
 
 def commands_page() -> str:
-    """Make the page of the commands."""
+    """Build the page of the commands."""
     parts = [
         "# Commands\n",
         "The output of `--help`.\n",
@@ -207,7 +207,7 @@ def commands_page() -> str:
 
 
 def cli_page() -> str:
-    """Make the page of the command line ``tfcluster``."""
+    """Build the page of the command line ``tfcluster``."""
     parts = [_OF_THE_CLI, _words_of(root, "tfcluster")]
     for names in COMMANDS_OF_THE_CLI.values():
         for name in names:
@@ -226,7 +226,7 @@ def _words_of(command: click.Command, path: str) -> str:
 
 
 def _help(module: str, *command: str) -> str:
-    # Argparse wraps at the width of the terminal, and another Python puts the headings in colours.
+    # Argparse wraps at the width of the terminal, and newer Python versions color the headings.
     plain = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'operator'}"}
     done = subprocess.run(
         [sys.executable, "-m", module, *command, "--help"], check=True, capture_output=True, text=True, env=plain
@@ -250,12 +250,12 @@ def main() -> int:
 
 
 def same(kept: str, made: str) -> bool:
-    """Say whether two texts have the same words: argparse of another Python breaks lines elsewhere."""
+    """Return whether two texts have the same words: other versions of argparse break lines differently."""
     return kept.split() == made.split()
 
 
 def pages() -> dict[Path, str]:
-    """Make the generated pages, by the files that keep them."""
+    """Build the generated pages, by their files."""
     return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page()}
 
 

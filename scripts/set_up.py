@@ -1,6 +1,6 @@
-"""What `make demo-kubernetes` needs, from nothing: `python -m scripts.set_up` does all of it, and with a name one step.
+"""The set-up for `make demo-kubernetes`: `python -m scripts.set_up` runs all steps, or one step by its name.
 
-Compiling Kubernetes is the longest; downloads, packages and images are made beside it.
+Compiling Kubernetes takes longest; downloads, packages and images are built in parallel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scripts.steps import Run, Step, StepError, span
 
 
 def steps(cluster: str) -> tuple[Step, ...]:
-    """Return what to do, in an order in which one could do it alone."""
+    """Return the steps, in an order that also works one by one."""
     before, ours = [], cluster != "current"
     if ours:
         before += [
@@ -33,7 +33,7 @@ def steps(cluster: str) -> tuple[Step, ...]:
         before += [Step("dns", "CoreDNS and the pause container, compiled", after=("kubernetes",))]
     return (
         *before,
-        # Both build tools come as Debian packages, and only one can install packages at a time.
+        # Both build tools are Debian packages, and only one process can install packages at a time.
         Step("operator image", "the operator's image", after=("packages",) if ours else ()),
         Step("training image", "the image with TensorFlow", after=("operator image",)),
         Step("cluster", "a cluster", after=tuple(step.name for step in before)),
@@ -72,10 +72,10 @@ _ACTIONS: Final[dict[str, Callable[[], object]]] = {
 
 
 def run(console: Console) -> None:
-    """Do all steps, as far as they are not done.
+    """Run all steps that are not done.
 
     Raises:
-        StepError: One has failed, or it is not clear which cluster is wanted.
+        StepError: One has failed, or it is not clear which cluster to use.
     """
     began = time.monotonic()
     try:
@@ -94,7 +94,7 @@ def run(console: Console) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do one step, or all of them.
+    """Run one step, or all of them.
 
     Returns:
         The process's exit code.

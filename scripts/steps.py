@@ -1,7 +1,7 @@
-"""Steps of a set-up, each a process of its own: all run beside each other whose predecessors are done.
+"""Steps of a set-up, each in a process: steps run in parallel once their predecessors are done.
 
-Each step prints one line at its end, with its wall time and its processor time. What it says itself goes to a log; the
-end of that is shown where the step fails.
+Each step prints one line at its end, with its wall time and its processor time. Its own output goes to a log; the end
+of the log is shown if the step fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.console import Console
 
 
 class StepError(Exception):
-    """A step has failed; the message has the last lines that it said."""
+    """A step has failed; the message has the last lines of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Run:
     """One run of steps.
 
     Args:
-        steps: In an order in which one could do them alone: each after its predecessors.
+        steps: In an order that also works one by one: each after its predecessors.
         command: Return the command line of a step.
         logs: The folder of the steps' logs.
-        console: Where the lines go; on a terminal a last line tells what is being done.
+        console: Where the lines go; on a terminal a last line shows the running steps.
     """
 
     steps: Sequence[Step]
@@ -55,7 +55,7 @@ class Run:
     _doing: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a step that would wait for itself, forever, or for nobody."""
+        """Reject a step that would wait for itself, for a cycle, or for an unknown step."""
         known: set[str] = set()
         for step in self.steps:
             if missing := set(step.after) - known:
@@ -63,10 +63,10 @@ class Run:
             known.add(step.name)
 
     def go(self) -> None:
-        """Do all steps.
+        """Run all steps.
 
         Raises:
-            StepError: One has failed; those that ran beside it have been ended.
+            StepError: One has failed; those that ran in parallel have been ended.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         try:
@@ -100,7 +100,7 @@ class Run:
             raise
         finally:
             del self._doing[step.does]
-        process.returncode = os.waitstatus_to_exitcode(status)  # or Popen would believe that it runs
+        process.returncode = os.waitstatus_to_exitcode(status)  # otherwise Popen would consider it running
         if process.returncode:
             said = log.read_text(errors="replace").strip().splitlines()[-20:]
             raise StepError(f"{step.does} ended with status {process.returncode}:\n" + "\n".join(said))
@@ -112,14 +112,14 @@ class Run:
 
     def _start(self, step: Step, log: Path) -> subprocess.Popen[bytes]:
         with log.open("wb") as output:
-            # A session of its own, so that whatever it has started can be ended with it.
+            # A new session, so that all its child processes can be ended with it.
             return subprocess.Popen(
                 self.command(step), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
 
 
 def span(seconds: float) -> str:
-    """Write a time as people say it."""
+    """Format a duration for people."""
     whole = round(seconds)
     if whole >= 100:
         return f"{whole // 60} min {whole % 60:02} s"

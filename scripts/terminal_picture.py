@@ -1,9 +1,9 @@
-"""A session in a terminal as one SVG that moves by itself: no script in it, no font or picture from elsewhere.
+"""A terminal session as one animated SVG: without scripts, fonts or pictures from other servers.
 
     python -m scripts.terminal_picture PICTURE.svg --run 'kubectl get pods' --run 'make demo' 'make --silent demo'
 
-Each `--run` has what stands at the prompt and, if it differs, what is run. All frames stand below each other, and CSS
-moves them through the window. Where nothing may move, or CSS cannot move it, the last frame shows.
+Each `--run` has the text at the prompt and, if it differs, the command to run. All frames are below each other, and CSS
+moves them through the window. Without animations, the last frame is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLOURS: Final = {
     "black": "#4b5563",
     "red": "#f0716f",
     "green": "#7fc98b",
-    "brown": "#e3b763",  # so does pyte call yellow
+    "brown": "#e3b763",  # pyte's name for yellow
     "blue": "#74a8ee",
     "magenta": "#c792ea",
     "cyan": "#6cc7d0",
@@ -39,7 +39,7 @@ _COLOURS: Final = {
     "brightcyan": "#8fe2ea",
     "brightwhite": "#ffffff",
 }
-#: Only what a machine has: a picture that fetches a font would tell others who looks at it.
+#: Only local fonts: a picture that fetches a font would reveal its readers to a server.
 _FONTS: Final = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 
 
@@ -63,7 +63,7 @@ def svg(frames: Sequence[Frame], *, columns: int, rows: int, title: str) -> str:
             "<defs>",
             *(f'<g id="{name}">{"".join(map(_text, row))}</g>' for row, name in names.items()),
             "</defs>",
-            # The inner SVG is the window: what is above or below it is not seen.
+            # The inner SVG is the window: content above or below it is hidden.
             f'<svg x="{_PAD}" y="{_TOP}" width="{columns * _WIDE:g}" height="{inside}">',
             f'<g class="film" transform="translate(0 {-inside * (len(frames) - 1)})">',
             *(_frame(frame, names, top=inside * number) for number, frame in enumerate(frames)),
@@ -100,7 +100,7 @@ def _text(run: Run) -> str:
     look += "font-weight:bold;" if run.bold else ""
     look += "font-style:italic;" if run.italic else ""
     style = f' style="{look[:-1]}"' if look else ""
-    # The length is told, so that columns stand below each other in whichever font there is.
+    # The length is set, so that columns are aligned with any font.
     length = f' textLength="{len(run.text) * _WIDE:g}"'
     return f'<text x="{run.column * _WIDE:g}"{length}{style}>{escape(run.text, quote=False)}</text>'
 

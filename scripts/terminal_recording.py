@@ -1,6 +1,6 @@
-"""A session in a terminal, recorded: commands run in a pseudo-terminal, and what its screen shows at each moment.
+"""A recorded terminal session: commands run in a pseudo-terminal, and the content of its screen over time.
 
-pyte, which is the terminal, is in an environment of its own; only screens_of() imports it.
+pyte, the terminal, is in a separate environment; only screens_of() imports it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-#: Seconds without output after which a screen counts as drawn; and after which it is taken while output continues.
+#: Seconds without output until a screen counts as complete; and until it is captured while output continues.
 _SETTLED, _EVERY = 0.15, 0.5
 _TYPING = 0.8
 """Seconds that a command stands at the prompt before it runs."""
@@ -26,7 +26,7 @@ _PROMPT: Final = "\x1b[1;32m$\x1b[0m "
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is run."""
+    """A command to run."""
 
     shown: str
     """What stands at the prompt."""
@@ -38,7 +38,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Characters of one row that look alike."""
+    """Characters of one row with the same style."""
 
     column: int
     text: str
@@ -53,7 +53,7 @@ Row = tuple[Run, ...]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the screen shows for some seconds."""
+    """The content of the screen for some seconds."""
 
     seconds: float
     rows: tuple[Row, ...]
@@ -69,7 +69,7 @@ class Chunk:
 
 
 def record(commands: Sequence[Command], *, columns: int, rows: int, folder: str = ".") -> Iterator[Chunk]:
-    """Run commands one after another and give their output as it comes."""
+    """Run commands one after another and yield their output as it arrives."""
     began = time.monotonic()
     for command in commands:
         yield Chunk(time.monotonic() - began, _PROMPT.encode())
@@ -106,7 +106,7 @@ def _output(command: Command, *, columns: int, rows: int, folder: str) -> Iterat
             if select.select([ours], [], [], 0.05)[0]:
                 try:
                     data = os.read(ours, 65536)
-                except OSError:  # EIO: nobody has the other end any more
+                except OSError:  # EIO: the other end is closed
                     return
                 if not data:
                     return
@@ -117,10 +117,10 @@ def _output(command: Command, *, columns: int, rows: int, folder: str) -> Iterat
 
 
 def screens_of(chunks: Iterable[Chunk], *, columns: int, rows: int) -> Iterator[Frame]:
-    """Play output in a terminal and give what it shows, whenever that settles or changes for long.
+    """Play output in a terminal and yield its screen, whenever that settles or changes for long.
 
     Yields:
-        Frames, of which two that follow each other differ; the last one lasts no time.
+        Frames; two consecutive ones always differ; the last one lasts 0 s.
     """
     import pyte  # noqa: PLC0415 - is in the environment of the pictures only
 
@@ -144,10 +144,10 @@ def screens_of(chunks: Iterable[Chunk], *, columns: int, rows: int) -> Iterator[
 
 
 def row_of(cells: Mapping[int, Any], columns: int) -> Row:
-    """Gather the characters of a row that look alike.
+    """Group the characters of a row by style.
 
     Returns:
-        The runs; spaces end one where there are many, and are left out at its ends.
+        The runs; a long row of spaces ends a run, and spaces at its ends are left out.
     """
     runs: list[Run] = []
     for column in range(columns):
@@ -166,13 +166,13 @@ def row_of(cells: Mapping[int, Any], columns: int) -> Row:
 
 
 def paced(frames: Sequence[Frame], *, longest: float, last: float, most: int) -> list[Frame]:
-    """Shorten waits, let the end stand, and leave out the frames that are seen least.
+    """Shorten waits, keep the end, and leave out the frames that are visible for the shortest time.
 
     Args:
-        frames: Of screens_of().
-        longest: Seconds that a wait takes at most: a frame that stands, or frames of which only the last line differs.
-        last: Seconds that the last one stands.
-        most: How many frames may remain.
+        frames: The frames of screens_of().
+        longest: The longest wait in seconds: an unchanged frame, or frames that differ only in the last line.
+        last: The duration of the last frame in seconds.
+        most: The maximum number of frames.
     """
     paced: list[Frame] = []
     waited = 0.0
@@ -183,7 +183,7 @@ def paced(frames: Sequence[Frame], *, longest: float, last: float, most: int) ->
         paced += [replace(frame, seconds=seconds)] if seconds > 0 else []
     paced.append(replace(frames[-1], seconds=last))
     while len(paced) > most:
-        # The one before takes its time, as the screen changes later then; the first and the last stay.
+        # The frame before gets its time, as the screen changes later then; the first and the last stay.
         least = min(range(1, len(paced) - 1), key=lambda index: paced[index].seconds)
         paced[least - 1] = replace(paced[least - 1], seconds=paced[least - 1].seconds + paced[least].seconds)
         del paced[least]

@@ -1,7 +1,7 @@
-"""`make test` and `make test-all`: stages of tests, in lanes side by side, beside the long builds.
+"""`make test` and `make test-all`: stages of tests, in parallel lanes, beside the long builds.
 
-A stage is a target of the Makefile.  What it prints comes when it has ended.  All stages run, also after one that
-failed; the end is a table of their times.
+A stage is a target of the Makefile.  Its output is printed when it has ended.  All stages run, also after a failure;
+the end is a table of their times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUICK: Final = "TESTS=not exhaustive"
 _REST: Final = "TESTS=exhaustive"
 #: The arguments of make for each stage.
 _Stage = tuple[str, ...]
-#: What comes first; then two lanes: one keeps the cores busy, and one waits for programs and for the node.
+#: The first stages, then two lanes: one keeps the cores busy, and one waits for programs and for the node.
 PARTS: Final[dict[str, tuple[tuple[_Stage, ...], ...]]] = {
     "test": (
         (("environments",),),
@@ -109,7 +109,7 @@ async def _passes(stage: _Stage, log: BinaryIO) -> bool:
 
 
 async def _make(arguments: Sequence[str], log: BinaryIO) -> Process:
-    """Start make as the leader of a process group, so that all that it starts can be ended."""
+    """Start make as the leader of a process group, so that all its child processes can be ended."""
     command = ["make", "--no-print-directory", "--keep-going", *arguments]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 

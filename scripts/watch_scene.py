@@ -1,4 +1,4 @@
-"""What `make terminal-pictures` records of `tfcluster status --watch`: a cluster starts, grows, and loses a worker."""
+"""The scene of `tfcluster status --watch` for `make terminal-pictures`: a cluster starts, grows, and loses a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from scripts.demo import CLI, PLAY, ROOT, environment_of
 
-#: What happens after so many seconds while the cluster is watched.
+#: The events while the cluster is watched, each after this number of seconds.
 _SCENE: Final = (
     (14.0, ("scale", "digits", "4", "--local")),
     (28.0, ("local", "kill", "worker/1")),

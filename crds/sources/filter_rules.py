@@ -1,14 +1,14 @@
-"""The rules for device filters: one canonical form of TensorFlow's grammar, and names only of what is declared.
+"""The rules for device filters: one canonical form of TensorFlow's grammar, and only names of declared jobs.
 
-It decides which filters a TFCluster may hold; definition.yaml says where the rules stand.  TensorFlow's own parser
-(DeviceNameUtils::ParseFullName) takes parts in any order, repeated and with wildcards, and what it takes may match
-nothing or everything; the canonical form is what is left when every filter says one thing in one way.
+They decide which filters are valid; definition.yaml applies them.  TensorFlow's own parser
+(DeviceNameUtils::ParseFullName) accepts parts in any order, repeated and with wildcards, and the result can match
+nothing or everything; in the canonical form each filter has exactly one spelling.
 
-NB: the API server refuses a rule whose cost it estimates above a bound, and it estimates from maxLength, maxItems and
-maxProperties of what the rule walks through: here 16 jobs x 512 tasks x 16 filters of 64 characters.  For a list that
-an expression made, as ``list + []`` does, it knows no maxLength of the elements and counts each as short; without that
-no rule that reads every filter closely would fit.  The bound on what a rule really costs at run time holds all the
-same.
+The API server rejects a rule whose estimated cost is above a limit, and it estimates from maxLength, maxItems and
+maxProperties of what the rule iterates over: here 16 jobs x 512 tasks x 16 filters of 64 characters.  For a list that
+an expression creates, such as ``list + []``, it ignores the maxLength of the elements and counts each as short;
+otherwise a rule that reads every filter closely would exceed the limit.  The limit on the real cost at run time still
+applies.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: The canonical form but for the size of its numbers, which is a rule of its own: a longer pattern costs too much.
+#: The canonical form without the size of its numbers, which is a separate rule: a longer pattern costs too much.
 FORM: Final = (
     r"^(/job:[a-z][a-z0-9_]*)?(/replica:0)?(/task:[0-9]+)?(/device:[A-Z][A-Z0-9_]*(:[0-9]+)?|/[cg]pu:[0-9]+)?$"
 )
-#: A number that TensorFlow would read but not write, or that is above every bound of ours.
+#: A number that TensorFlow would read but not write, or that is above all our limits.
 NOT_A_NUMBER: Final = ":0[0-9]|:[0-9]{5}"
-#: What says nothing, and so matches every device of the cluster.
+#: Filters without a restriction, which match every device of the cluster.
 EVERYTHING: Final = ("", "/", "/replica:0")
 
-#: Without ``replica:0``, which says nothing (TensorFlow has one replica), a part's place in a filter is known.
+#: Without the redundant ``replica:0`` (TensorFlow has one replica), each part has a fixed position in a filter.
 _PARTS: Final = "f.replace('/replica:0', '').split('/')"
 _TASKS_OF: Final = "(has(self[{job}].maxReplicas) ? self[{job}].maxReplicas : self[{job}].replicas)"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One demand on a filter ``f``, in CEL.
+    """One check of a filter ``f``, in CEL.
 
-    Where it needs the whole cluster, ``self`` is the map of jobs and ``most`` the tasks of the largest job.
+    If it needs the whole cluster, ``self`` is the map of jobs and ``most`` the tasks of the largest job.
     """
 
     holds: str
@@ -89,10 +89,10 @@ OF_THE_CLUSTER: Final = (
 
 
 def of_one_list() -> list[dict[str, str]]:
-    """Write the rules on one list of filters.
+    """Build the rules on one list of filters.
 
     Returns:
-        The rules; their messages quote the first filter that is wrong, and the API server gives the list's path.
+        The rules; their messages quote the first invalid filter, and the API server adds the list's path.
     """
     return [
         {
@@ -105,11 +105,11 @@ def of_one_list() -> list[dict[str, str]]:
 
 
 def of_the_cluster() -> list[dict[str, str]]:
-    """Write the rules on ``spec.jobs``, which see all jobs at once.
+    """Build the rules on ``spec.jobs``, which need all jobs.
 
     Returns:
-        Two rules for each check, one for the jobs' filters and one for those of single tasks; as the API server gives
-        the path ``spec.jobs`` alone, their messages begin with the path of the first list with a filter that is wrong.
+        Two rules for each check, one for the jobs' filters and one for those of single tasks; as the API server only
+        adds the path ``spec.jobs``, their messages begin with the path of the first list with an invalid filter.
     """
     return [rule for check in OF_THE_CLUSTER for rule in (_on_jobs(check), _on_tasks(check))]
 

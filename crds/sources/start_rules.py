@@ -1,36 +1,35 @@
-"""The rules for the order in which jobs start: startAfter names other jobs that are declared, and holds no circle.
+"""The rules for the start order of jobs: startAfter names other declared jobs, without a cycle.
 
-It decides which orders a TFCluster may have; definition.yaml says where the rules stand.  CEL has neither variables nor
-recursion, so the search for circles is written out round by round: first the jobs that wait for nobody can start, then
-those that wait for these alone, and so on.  A round that finds no further job is the last that matters, so MOST_JOBS
-rounds find every job that ever starts; what is left waits for a circle.
+They decide which orders are valid; definition.yaml applies them.  CEL has neither variables nor recursion, so the
+search for cycles is written out round by round: first the jobs without a startAfter can start, then those that wait
+only for these, and so on.  Later rounds after one without a new job do not add jobs either, so MOST_JOBS rounds find
+every job that can start; the remaining ones wait for a cycle.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: The bound of spec.jobs, and so the length of the longest chain.
+#: The limit of spec.jobs, and so the length of the longest chain.
 MOST_JOBS: Final = 16
 
 _UNDECLARED: Final = "has(self[j].startAfter) && !self[j].startAfter.all(d, d in self)"
 _ITSELF: Final = "has(self[j].startAfter) && j in self[j].startAfter"
-#: The jobs that can start once those of the round before are ready; what the other two rules refuse is left to them.
+#: The jobs that can start once those of the round before are ready; errors of the other two rules are left to them.
 _STARTABLE: Final = (
     "self.filter(j, !has(self[j].startAfter) || self[j].startAfter.all(d, d in {before} || d == j || !(d in self)))"
 )
-#: The jobs left for which another one that is left waits: those that only wait for a circle go, round by round.
+#: The remaining jobs that another one waits for: jobs that only wait for a cycle are removed round by round.
 _IN_CIRCLE: Final = (
     "self.filter(j, j in {before} && self.exists(k, k in {before} && k != j && j in self[k].startAfter))"
 )
 
 
 def of_the_jobs() -> list[dict[str, str]]:
-    """Write the rules on ``spec.jobs``, which see all jobs at once.
+    """Build the rules on ``spec.jobs``, which need all jobs.
 
     Returns:
-        The rules; as the API server gives the path ``spec.jobs`` alone, their messages begin with the path of what is
-        wrong.
+        The rules; as the API server only adds the path ``spec.jobs``, their messages begin with the path of the error.
     """
     startable = [(f"r{number}", _STARTABLE.format(before=f"r{number - 1}")) for number in range(1, MOST_JOBS + 1)]
     in_circle = [(f"c{number}", _IN_CIRCLE.format(before=f"c{number - 1}")) for number in range(1, MOST_JOBS + 1)]
@@ -62,7 +61,7 @@ def of_the_jobs() -> list[dict[str, str]]:
 
 
 def _bound(names: list[tuple[str, str]], expression: str) -> str:
-    # NB: a list of one element, walked through, is CEL's way to give a value a name.
+    # A comprehension over a list of one element is CEL's way to name a value.
     for name, value in reversed(names):
         expression = f"[{value}].map({name}, {expression})[0]"
     return expression

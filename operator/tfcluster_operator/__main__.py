@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-# Before the imports that take a second: the first process of a container does not even get a signal that it has no
-# handler for, and a pod that is deleted right after its start would hang for its whole grace period.
+# Before the imports, which take a second: the first process of a container ignores signals that it does not handle, and
+# a pod that is deleted right after its start would wait for its whole grace period.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 import sys
@@ -16,7 +16,7 @@ from tfcluster_operator.settings import parse_arguments
 
 
 def main() -> None:
-    """Run the operator as the command line says; see :func:`tfcluster_operator.process.run`."""
+    """Run the operator with the options of the command line; see :func:`tfcluster_operator.process.run`."""
     settings = parse_arguments(sys.argv[1:])
     try:
         from tfcluster_operator import process  # noqa: PLC0415 - --version and --help need none of its libraries

@@ -1,10 +1,10 @@
-"""``python -m tfcluster_operator.install_check``: does an installed operator work?  What ``helm test`` runs in a pod.
+"""``python -m tfcluster_operator.install_check`` checks that an installed operator works; ``helm test`` runs it.
 
-It waits until somebody renews the release's Lease: the operator of another release may work in the same namespaces.
-Then, in each namespace, it declares a suspended TFCluster, for which no pod is started, waits until an operator has
-looked at it, and deletes it.  So it proves that the kind is served, that admission takes a good manifest, and that an
-operator leads and has its permissions.  It needs the permission to read the Lease, and to create, get and delete
-TFClusters in each namespace.
+It waits until the release's Lease is renewed: the operator of another release can run in the same namespaces.  Then, in
+each namespace, it creates a suspended TFCluster, which does not start pods, waits until an operator has reconciled it,
+and deletes it.  So it proves that the CRD is served, that admission accepts a valid manifest, and that an operator
+leads and has its permissions.  It needs the permission to read the Lease, and to create, get and delete TFClusters in
+each namespace.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 
-#: Where the kubelet puts a pod's credentials.
+#: The folder of a pod's service account credentials.
 CREDENTIALS: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-#: How often it looks, in seconds.
+#: The time between two checks, in seconds.
 _PAUSE: Final = 0.5
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
 _CLUSTERS: Final = f"/apis/{naming.API_VERSION}/namespaces/{{namespace}}/{naming.PLURAL}"
 _NOT_FOUND: Final = 404
 _TAKEN: Final = 409
-#: No answer; or the kind might be unknown for a moment after its definition came, and its storage takes a moment more.
+#: No answer; or the kind is not served yet: a new CRD takes a moment, and its storage a moment more.
 _NOT_SERVED_YET: Final = frozenset({0, _NOT_FOUND, 429, 503})
-#: By what a check knows its own TFCluster.
+#: The label of this check's own TFCluster.
 _MARK: Final = {naming.LABEL_MANAGED_BY: "tfcluster-install-check"}
 
-#: Sends a request (method, path, body) and gives the answer.
+#: Sends a request (method, path, body) and returns the answer.
 _Ask = Callable[..., dict[str, Any]]
 
 
 class CheckFailedError(Exception):
-    """The installation does not work; the message says what was seen."""
+    """The installation does not work; the message has what was found."""
 
 
 class _RefusedError(Exception):
@@ -52,7 +52,7 @@ class _RefusedError(Exception):
 
 
 def _asking(url: str, credentials: Path) -> _Ask:
-    """Make what asks the API server, as a pod sees it; ``credentials`` is the folder of ``token`` and ``ca.crt``."""
+    """Return a function for requests to the API server; ``credentials`` is the folder of ``token`` and ``ca.crt``."""
     context = ssl.create_default_context(cafile=str(credentials / "ca.crt"))
     token = (credentials / "token").read_text(encoding="ascii").strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -80,7 +80,7 @@ def _message(text: str) -> str:
 
 
 def _await(look: Callable[[], tuple[Any, Any]], seconds: float, why: str) -> Any:
-    """Look until there is something to give (first value); after that time tell what was seen (second value)."""
+    """Call ``look`` until its first value is set; after a timeout, raise an error with its second value."""
     give_up, seen = time.monotonic() + seconds, None
     while time.monotonic() < give_up:
         try:
@@ -94,7 +94,7 @@ def _await(look: Callable[[], tuple[Any, Any]], seconds: float, why: str) -> Any
 
 
 def _check_leader(ask: _Ask, namespace: str, name: str, seconds: float) -> str:
-    """Wait until somebody who holds a Lease renews it.  That needs no clock in common with the operator."""
+    """Wait until the holder of a Lease renews it.  The clocks of the operator and this pod can differ."""
     first: list[object] = []
 
     def look() -> tuple[Any, Any]:
@@ -108,7 +108,7 @@ def _check_leader(ask: _Ask, namespace: str, name: str, seconds: float) -> str:
 
 
 def _check_namespace(ask: _Ask, namespace: str, name: str, seconds: float) -> None:
-    """Declare a suspended TFCluster, wait until an operator has looked at it, and delete it."""
+    """Create a suspended TFCluster, wait until an operator has reconciled it, and delete it."""
     path = _CLUSTERS.format(namespace=namespace)
     container = {"name": "none", "image": "none.invalid/none"}
     body = {
@@ -130,7 +130,7 @@ def _check_namespace(ask: _Ask, namespace: str, name: str, seconds: float) -> No
 
     def look() -> tuple[Any, Any]:
         status = ask("GET", f"{path}/{name}").get("status", {})
-        # The definition's own default of observedGeneration is 0, and no condition.
+        # The CRD's default of observedGeneration is 0, without conditions.
         return status.get("observedGeneration") == generation and bool(status.get("conditions")), status
 
     generation = _await(declare, seconds, "no TFCluster can be created")
@@ -141,7 +141,7 @@ def _check_namespace(ask: _Ask, namespace: str, name: str, seconds: float) -> No
 
 
 def _delete_own(ask: _Ask, path: str, name: str) -> None:
-    """Delete what an earlier check has left."""
+    """Delete the TFCluster of an earlier check."""
     found = ask("GET", f"{path}/{name}")["metadata"]
     if not found.get("labels", {}).items() >= _MARK.items():
         words = f"there is a TFCluster {name} that no check has made: choose another name for the check's"

@@ -1,17 +1,17 @@
-"""The watch of TFClusters by kopf, and everything that is there because of how kopf works.
+"""The watch of TFClusters with kopf, and the workarounds for kopf's behavior.
 
-kopf gives us the watch of TFClusters by ``on.event``, which writes nothing to the object.  What it does not give:
+kopf's ``on.event`` watches TFClusters and does not write to the object.  Its limits, and the workarounds:
 
-* It looks for the kinds of resources once.  So the kind is awaited first, and kopf is started when it can be listed;
-  what kopf then asks for shows whether it found the kind, too.
-* Its tasks end for good at a 404, at an ERROR in the stream, and in other ways.  So they are started again.
-* One namespace's failure ends the tasks of all.  So each namespace has a kopf of its own.
-* It tells nothing of what vanished while its watch was down.  So the TFClusters are counted after each list.
-* It opens a watch again at once when one ends, and tries again what was rejected, in pauses and words of its own.  So
-  requests to open a watch are spaced, and a rejection goes past kopf to us.
-* It closes the session that it is given.  So it gets one that only borrows the connections.
-* It takes the signals, kills the process ten minutes after its tasks were cancelled, and cancels every task of the
-  loop.  So the signals are taken back, the killing is off, and its tasks are run and ended here.
+* It discovers the resources once.  So the operator waits for the CRD and starts kopf when it can be listed; kopf's next
+  requests show whether kopf found it, too.
+* Its tasks end for good at a 404, at an ERROR in the stream, and in other cases.  So they are restarted.
+* A failure in one namespace ends the tasks of all.  So each namespace has its own kopf.
+* It does not report objects that vanished while its watch was down.  So the TFClusters are listed after each list.
+* It reopens a watch immediately when one ends, and retries rejected requests with its own delays and log messages.  So
+  requests to open a watch are spaced, and a rejection is raised past kopf.
+* It closes its session.  So it gets one that only borrows the connections.
+* It handles signals, kills the process ten minutes after its tasks were cancelled, and cancels every task of the loop.
+  So its signal handlers are replaced, the kill is disabled, and its tasks are run and ended here.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tfcluster_operator.kube.clusters import Census
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
-#: After an outage of the API server this is how long a TFCluster can still be believed as it was.
+#: For about this long after an outage of the API server, a TFCluster can be outdated.
 _LONGEST_PAUSE: Final = 3.0
-#: A watch that lasted so long ended for a new reason: the pauses begin small again.
+#: A watch that lasted this long ended for a new reason: the back-off is reset.
 _LASTING: Final = 60.0
-#: kopf lists the TFClusters within so many seconds, or has not found the kind.
+#: kopf lists the TFClusters within this time in seconds, or has not found the kind.
 _DISCOVERY: Final = 20.0
-#: When a list tells of nothing, the TFClusters are counted anyway.
+#: The TFClusters are listed at least this often, even if kopf did not list them.
 _COUNT_EVERY: Final = 300.0
-#: So many requests in a row to list or watch are created at once; then there is one in so many seconds.
+#: This number of requests to list or watch can follow each other immediately; then there is one per _SPACE seconds.
 _BURST: Final = 5
 _SPACE: Final = 2.0
 _FAREWELL: Final = 5.0
@@ -55,30 +55,30 @@ _Identity = NewType("_Identity", str)
 
 
 class Listener(Protocol):
-    """Who is told of TFClusters."""
+    """Receives the events of TFClusters."""
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take in an event."""
+        """Process an event."""
         ...
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
-        """Take in which TFClusters there were, and when."""
+        """Process a list of the existing TFClusters."""
         ...
 
 
 class UnwatchedError(Exception):
-    """kopf runs, and watches nothing."""
+    """kopf runs, and does not watch anything."""
 
 
 class KopfWatch:
     """Watches the TFClusters of one namespace, or of all, forever.
 
     Args:
-        access: where the API server is and how it knows us.
+        access: the address of the API server, and the credentials.
         lender: the session whose connections are used.
         namespace: the namespace, or None for all.
-        listener: who is told.
-        own_signals: sets our handlers of signals; called whenever kopf has set its own.
+        listener: receives the events.
+        own_signals: sets our signal handlers; called whenever kopf has set its own.
         clock: the time.
     """
 
@@ -100,15 +100,15 @@ class KopfWatch:
         self._clock = clock
         self._requests = Client.once(lender, access.server)
         self._trouble = ""
-        #: What is watched, for people to read.
+        #: The kind and the namespace, for people to read.
         self.what = f"tfclusters in {namespace or 'all namespaces'}"
-        #: Set when the TFClusters were listed; cleared when the server no longer knows the kind.
+        #: Set when the TFClusters were listed; cleared when the server no longer serves the kind.
         self.synced = asyncio.Event()
-        #: The server's words, where it rejects the list; else empty.
+        #: The server's message if it rejects the list; else empty.
         self.refused = ""
 
     async def run(self) -> None:
-        """Await the kind, watch, and begin again when the watch has ended."""
+        """Wait for the kind, watch, and restart when the watch has ended."""
         backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._await_kind()
@@ -127,7 +127,7 @@ class KopfWatch:
         while True:
             try:
                 await self._look_for_the_kind()
-                # kopf looks there once, and what it does not find then it never watches.
+                # kopf checks discovery only once, and never watches a kind that it does not find then.
                 await clusters.discover(self._requests)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 unknown = isinstance(error, errors.NotFoundError)
@@ -147,15 +147,15 @@ class KopfWatch:
         try:
             await clusters.count(self._requests, self._namespace, everything=False)
         except errors.NotFoundError:
-            # What has no kind is not there; whatever waits to know all TFClusters need not wait for the kind.
+            # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
             self._listener.clusters_listed(self._namespace, Census(set(), sys.maxsize))
             raise
 
     async def _watch(self) -> None:
-        """Run a kopf until it ends, and leave nothing of it behind.
+        """Run kopf until it ends, and clean up all its tasks.
 
         Raises:
-            Exception: what it died of.
+            Exception: the error that ended it.
         """
         tap = _Tap(self._clock)
         session = connection.borrow_session(self._access, self._lender, tap)
@@ -176,7 +176,7 @@ class KopfWatch:
             self._own_signals()
             ended, _ = await asyncio.wait([own, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # kopf waits once after it has made its tasks; cancelled there, it would leave them all running.
+            # kopf waits once after it has created its tasks; if cancelled there, it would leave them all running.
             await asyncio.wait([spawning])
             made = () if spawning.cancelled() or spawning.exception() else spawning.result()
             await _end([own, *made])
@@ -191,7 +191,7 @@ class KopfWatch:
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            # kopf runs what is not asynchronous in a thread of its own.
+            # kopf runs functions that are not asynchronous in its own thread.
             return session
 
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
@@ -204,11 +204,11 @@ class KopfWatch:
         try:
             self._listener.cluster_event(kind, body)
         except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
-            # One object that nobody can read must not end the watch of all others.
+            # One unreadable object must not end the watch of all others.
             _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
 
     async def _count_for_ever(self, tap: _Tap) -> None:
-        """Find what vanished while no watch was open: after each list, and now and then."""
+        """Find TFClusters that vanished while the watch was down: after each list, and periodically."""
         try:
             async with asyncio.timeout(_DISCOVERY):
                 await tap.listed.wait()
@@ -244,8 +244,8 @@ class KopfWatch:
 class _Tap:
     """A middleware between kopf and the API server.
 
-    It turns every rejection into an error of ours, which kopf does not know and so does not try again; it spaces the
-    requests that open a watch or a list; and it tells when the TFClusters were listed.
+    It raises every rejection as our own error, which kopf does not recognize and so does not retry; it spaces the
+    requests that open a watch or a list; and it signals when the TFClusters were listed.
     """
 
     def __init__(self, clock: clocks.Clock) -> None:
@@ -271,7 +271,7 @@ class _Tap:
         return response
 
     async def _turn(self) -> None:
-        """Wait until fewer than the burst were begun in as many spaces of time."""
+        """Wait until the number of recent requests is below the burst."""
         now = self._clock.elapsed()
         start = max(now, self._free_at.pop(0))
         self._free_at.append(start + _BURST * _SPACE)
@@ -279,7 +279,7 @@ class _Tap:
 
 
 def _settings() -> kopf.OperatorSettings:
-    # New ones for each kopf, which writes into them.
+    # New settings for each kopf, which modifies them.
     settings = kopf.OperatorSettings()
     settings.process.ultimate_exiting_timeout = None
     settings.scanning.disabled = True
@@ -288,8 +288,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = ()
     settings.networking.request_timeout = _LIST_TIMEOUT
     settings.watching.reconnect_backoff = 1.0
-    # A page is read in one go, and a TFCluster might have 100 kB: nothing else runs in the meantime, a renewal
-    # included.
+    # A page is parsed in one go, and a TFCluster can have 100 kB: nothing else runs while this happens, not even a
+    # renewal of the Lease.
     settings.watching.chunk_size = 100
     settings.queueing.idle_timeout = 1.0
     settings.persistence.diffbase_storage = _NoDifferences()
@@ -297,7 +297,7 @@ def _settings() -> kopf.OperatorSettings:
 
 
 class _NoDifferences(kopf.DiffBaseStorage):
-    """Saves kopf the copy of each TFCluster in which its handlers of changes, of which there are none, look."""
+    """Avoids kopf's copy of each TFCluster for its change handlers, which the operator does not use."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -306,11 +306,11 @@ class _NoDifferences(kopf.DiffBaseStorage):
         return None
 
     def store(self, **_: Any) -> None:
-        raise AssertionError("kopf writes nothing to TFClusters")
+        raise AssertionError("kopf must not write to TFClusters")
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait for their end, which some of kopf's put off once."""
+    """Cancel tasks and wait for their end; some of kopf's tasks ignore the first cancellation."""
     for task in tasks:
         task.cancel()
     _, left = await asyncio.wait(tasks, timeout=_FAREWELL)

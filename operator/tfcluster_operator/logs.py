@@ -1,4 +1,4 @@
-"""The log: one line an outcome, as text or as JSON; docs/operate/operating.md has examples."""
+"""The log: one line per outcome, as text or as JSON; docs/operate/operating.md has examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 Format = Literal["text", "json"]
 FORMATS: Final[tuple[Format, ...]] = ("text", "json")
 
-#: kopf logs a line for each event, and a traceback for what kopf_watch says in one line.
+#: kopf logs a line for each event, and a traceback for errors that kopf_watch logs in one line.
 _NOISY: Final = {"aiohttp": logging.WARNING, "kopf": logging.CRITICAL}
 
 
@@ -31,14 +31,14 @@ class Text(logging.Formatter):
     """Time, level, logger and message, then the fields as ``name=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record; a traceback follows in lines of its own."""
+        """Return the line of a record; a traceback follows in its own lines."""
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
         line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in _fields(record).items())])
         return "\n".join([line, *_traces(self, record)])
 
 
 class Json(logging.Formatter):
-    """One object a line: time, level, logger, message and the fields; a traceback is the field ``exception``."""
+    """One object per line: time, level, logger, message and the fields; a traceback is the field ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""

@@ -1,4 +1,4 @@
-"""The process: credentials, the engine, kopf's watch, the election, the probes; and the code with which it ends."""
+"""The process: credentials, the engine, kopf's watch, the election, the probes, and the exit code."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tfcluster_operator.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that the writes under way get to be answered, and then the parts to end.
+#: Seconds for writes in flight to be answered, and then for the components to end.
 _FAREWELL: Final = 3.0
 
 
 def run(settings: Settings) -> None:
-    """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
-    # A full collection would look for 50 ms at the objects of the imports, and none of them ever goes.
+    """Run the operator; the process exits with 0 after a signal to stop, with 1 if a component failed."""
+    # A full collection would scan the objects of the imports for 50 ms, and none of them is ever freed.
     gc.freeze()
     uvloop.run(_run(settings))
 
@@ -53,15 +53,15 @@ async def _run(settings: Settings) -> None:
         logging.getLogger(__name__).exception("the operator ends")
         code = 1
     logging.shutdown()
-    # Our own part has ended in order; what kopf left to wind down holds nothing.
+    # Our own components have ended in order; those of kopf need not be waited for.
     os._exit(code)
 
 
 def _access() -> connection.Access:
-    """Find credentials: a kubeconfig if one is named, else the pod's service account.
+    """Find credentials: a kubeconfig if one is given, else the pod's service account.
 
     Raises:
-        kopf.LoginError: there are none.
+        kopf.LoginError: credentials were not found.
     """
     settings = kopf.OperatorSettings()
     found = kopf.login_with_kubeconfig(settings=settings) or kopf.login_with_service_account(settings=settings)
@@ -77,11 +77,11 @@ def _access() -> connection.Access:
 
 
 async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None:
-    """Run the operator until it is told to stop.
+    """Run the operator until a signal stops it.
 
     Raises:
-        LeaseLostError: another operator might lead now; the process should end and start again.
-        Exception: a part of it died; the process should end and start again.
+        LeaseLostError: another operator might lead now; the process should restart.
+        Exception: a component failed; the process should restart.
     """
     access, timing = _access(), timing or Timing()
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
@@ -89,7 +89,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
     traffic = Traffic(metrics, scopes, access.server)
     access = replace(access, observers=(traffic,))
     under_way = connection.WritesUnderWay()
-    # The lease has connections of its own, so that a renewal waits for nobody.
+    # The Lease has its own connections, so that a renewal does not wait for other requests.
     async with connection.open_session(access) as for_lease:
         standing = _standing(settings, Client.once(for_lease, access.server), timing)
         async with connection.open_session(access, under_way) as session:
@@ -125,7 +125,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
                 await http.serve_metrics(settings.metrics_port, metrics),
             ]
             asked = asyncio.create_task(asked_to_end.wait())
-            # Whichever ends first ends the process: a part that died must not leave the rest half alive.
+            # The first component that ends also ends the process: the others must not continue without it.
             await asyncio.wait([asked, *parts], return_when=asyncio.FIRST_COMPLETED)
             dead = [part for part in parts if part.done()]
             await _end(standing, under_way, parts)
@@ -147,14 +147,14 @@ def _standing(settings: Settings, requests: Client, timing: Timing) -> Election:
 
 
 async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: Sequence[asyncio.Task[None]]) -> None:
-    """Begin no write, await those under way, end the parts, and only then let another operator lead."""
+    """Stop new writes, wait for those in flight, end the components, and only then release the Lease."""
     election, *others = parts
     lost = election.done()
     election.cancel()
     await asyncio.wait([election])
     standing.resign()
     if lost:
-        # Another operator might lead by now: there is nothing to wait for and nothing to release.
+        # Another operator might lead by now: do not wait, and do not release the Lease.
         for part in others:
             part.cancel()
         return

@@ -1,4 +1,4 @@
-"""Reading the resolver's files from the installed package: what the operator delivers into the pods."""
+"""Reads the resolver's files from the installed package, which the operator delivers into the pods."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tfcluster_operator.objects.resolver_copy import ResolverArchive, build_arch
 
 @cache
 def read_archive() -> ResolverArchive:
-    """Pack the resolver that this operator brings, once in a process.
+    """Pack the resolver of this operator's version; the result is cached.
 
     Returns:
-        The archive; an unchanged installation gives the same bytes at every start.
+        The archive; an unchanged installation yields the same bytes at every start.
 
     Raises:
-        ValueError: the installed package is not a whole resolver, or too large.
+        ValueError: the installed package is incomplete, or too large.
     """
     return build_archive(dict(files_of(resources.files("tfcluster_resolver"))))
 
 
 def files_of(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
-    """Read a folder and those in it."""
+    """Read the files of a folder and its subfolders."""
     for entry in folder.iterdir():
-        # What Python or an editor leaves beside the sources is no part of them.
+        # Skip files that Python or an editor leaves beside the sources.
         if entry.name == "__pycache__" or entry.name.startswith(".") or entry.name.endswith((".pyc", "~")):
             continue
         if entry.is_dir():

@@ -12,7 +12,7 @@ from typing import Final, get_args
 from tfcluster_operator import __version__, logs
 from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
 
-#: Where the kubelet tells a pod its namespace.
+#: The kubelet writes the pod's namespace to this file.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -21,34 +21,34 @@ class Settings:
     """The operator's settings."""
 
     namespaces: tuple[str, ...]
-    """The namespaces to work in; none means all of them, and needs cluster-wide rights."""
+    """The namespaces to watch; empty means all of them, and needs cluster-wide permissions."""
 
     health_port: int
-    """The TCP port of /healthz and /readyz, on every address; 0 serves none."""
+    """The TCP port of /healthz and /readyz, on every address; 0 disables them."""
 
     log_level: str
     """The least severe level that is logged."""
 
     metrics_port: int = 0
-    """The TCP port of /metrics, on every address; 0 serves none."""
+    """The TCP port of /metrics, on every address; 0 disables it."""
 
     log_format: logs.Format = "text"
-    """How the log is written."""
+    """The format of the log."""
 
     leader_election: bool = False
     """Whether it acts only while it holds a Lease."""
 
     gang_scheduler: GangSchedulerKind = "Kubernetes"
-    """Whose PodGroups place gangs."""
+    """The scheduler whose PodGroups place gangs."""
 
     gang_scheduler_name: str = ""
-    """The schedulerName of the pods of gangs whose template names none; empty means the usual one."""
+    """The schedulerName of gang pods whose template does not set it; empty means the default."""
 
     lease_name: str = ""
     """The Lease's name."""
 
     lease_namespace: str = ""
-    """The Lease's namespace; empty where none is known."""
+    """The Lease's namespace; empty if it is unknown."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:

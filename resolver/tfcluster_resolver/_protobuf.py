@@ -1,8 +1,8 @@
 """TensorFlow's protobuf messages of a cluster, with TensorFlow or without.
 
-Where TensorFlow is installed its own classes are used, so that TensorFlow takes what we make; otherwise classes of the
-same names and fields, made from a checked-in descriptor set.  Ours live in a pool of their own, so that TensorFlow can
-be imported before or after.  Nothing of protobuf is imported before a call needs it.
+If TensorFlow is installed, its own classes are used, so that TensorFlow accepts our messages; otherwise classes with
+the same names and fields, built from a checked-in descriptor set.  Ours have a pool of their own, so that TensorFlow
+can be imported before or after.  Nothing of protobuf is imported before a call needs it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.errors import ProtobufNotFoundError
 
-#: Where the descriptor set lies in this package; ``python -m scripts.protos`` makes it from the .proto file beside it.
+#: The path of the descriptor set in this package, which ``python -m scripts.protos`` builds from the .proto file.
 DESCRIPTOR_SET: Final = "protos/messages.binpb"
 
 

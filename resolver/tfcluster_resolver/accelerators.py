@@ -1,4 +1,4 @@
-"""How many accelerators a task may count on: what the device plugin granted it, and what this process can really use.
+"""How many accelerators a task can use: those that the device plugin granted, and those that this process can use.
 
 Nothing here imports TensorFlow or touches a device.
 """
@@ -34,9 +34,9 @@ def visible_accelerators(
     *, environ: Mapping[str, str] | None = None, devices: str | os.PathLike[str] = "/dev"
 ) -> dict[str, int] | None:
     """Count the accelerators that this process sees, by TensorFlow's device type; None if that is unknown."""
-    # For GPUs the first of these that tells counts: TensorFlow where it is imported already; the devices that NVIDIA's
-    # plugin names; the files /dev/nvidia<N>; the files /dev/dri/renderD<N> of AMD's and Intel's plugins.  What
-    # CUDA_VISIBLE_DEVICES does not name is hidden, by CUDA's rules.  TPUs are the files /dev/accel<N> or /dev/vfio/<N>.
+    # For GPUs the first available source counts: TensorFlow if it is imported already; the devices that NVIDIA's
+    # plugin names; the files /dev/nvidia<N>; the files /dev/dri/renderD<N> of AMD's and Intel's plugins.  Devices that
+    # CUDA_VISIBLE_DEVICES omits are hidden, as in CUDA.  TPUs are the files /dev/accel<N> or /dev/vfio/<N>.
     # It is unknown outside of Linux, and if one file stands for all GPUs together (WSL, Jetson).
     folder = Path(devices)
     gpus = tensorflow_api.visible_gpus()
@@ -59,14 +59,14 @@ def _gpus(variables: Mapping[str, str], folder: Path) -> int:
 
 
 def _listed(text: str) -> int:
-    """Count what the plugin names; with its strategy "volume-mounts" it names a folder with one file a device."""
+    """Count the plugin's devices; with its strategy "volume-mounts" they are a folder with one file per device."""
     if text.startswith("/"):
         return _count(Path(text), ".+")
     return len({name for name in text.split(",") if name})
 
 
 def _shown_by_cuda(text: str, there: int) -> int:
-    """Count what CUDA shows of some devices: the named ones, up to the first that does not exist."""
+    """Count the devices that CUDA shows: the named ones, up to the first that does not exist."""
     shown: set[str] = set()
     for name in (part.strip() for part in text.split(",")):
         number = int(name) if name.isascii() and name.isdigit() and len(name) < _LONG else there
@@ -96,7 +96,7 @@ def count(membership: Membership, job: str | None, index: int | None) -> default
 
 def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
     """Count the accelerators of this process's own task: the granted ones, as far as the process can use them."""
-    # A strategy that is told of more would put replicas where no device is.  If the view counts nothing, because the
+    # With a higher number, a strategy would put replicas on missing devices.  If the view has no count, because the
     # task has its devices by a claim, a share or a resource of another name, what the process can use counts.
     granted = membership.device_counts(own.job, own.index)
     visible = visible_accelerators()

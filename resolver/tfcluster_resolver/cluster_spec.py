@@ -13,7 +13,7 @@ from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError
 
 #: A protobuf's int32 key is smaller.
 _INDEX_LIMIT: Final = 2**31
-#: The highest index up to which a list has a place for each task that is missing.
+#: The highest index of a list that has None for each missing task.
 _LONGEST_GAP: Final = 1_000_000
 
 
@@ -28,7 +28,7 @@ class ClusterSpec:
             message, or a ClusterSpec, both of TensorFlow's classes or ours.
 
     Raises:
-        ArgumentTypeError: ``cluster`` is none of these, a job's tasks are not a list, tuple or dict, or a name or an
+        ArgumentTypeError: ``cluster`` has another type, a job's tasks are not a list, tuple or dict, or a name or an
             address is not a text.
         ArgumentValueError: an index is not a whole number, is negative, or exceeds 2**31 - 1; a text is not UTF-8; or a
             ClusterDef names a job twice.
@@ -118,7 +118,7 @@ class ClusterSpec:
         """Return the tasks as a new ``ClusterDef``, the protobuf message that TensorFlow's servers take.
 
         It is of TensorFlow's class where it is installed, else of ours with the same fields.  Its jobs are sorted by
-        name, or as they were in the ClusterDef that this ClusterSpec was made from.
+        name, or in the order of the ClusterDef that this ClusterSpec was created from.
 
         Raises:
             ProtobufNotFoundError: protobuf is not installed.

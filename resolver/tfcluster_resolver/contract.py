@@ -39,7 +39,7 @@ ENV_TF_CONFIG: Final = "TF_CONFIG"
 #: TensorFlow's evaluator watches a cluster from outside: no ClusterSpec but its own has it.
 EVALUATOR: Final = "evaluator"
 
-#: How many tasks the ranges of a view may name: readers spell them out.  A TFCluster has 10,000 tasks at most.
+#: How many tasks the ranges of a view can contain: readers expand them.  A TFCluster has 10,000 tasks at most.
 MOST_RANGED: Final = 100_000
 #: TensorFlow keeps a task's index in 32 bits (``JobDef.tasks``), and Kubernetes counts in 64.
 _LARGEST_INDEX: Final = 2**31 - 1
@@ -58,7 +58,7 @@ def task_view_file(index: int) -> str:
 
 
 def released_file(port: int) -> str:
-    """Name the file by which the coordinator releases a leaving task, so that it can end."""
+    """Return the name of the file that the coordinator writes to release a leaving task, so that it can end."""
     # The coordinator writes it in the leaving task, through TensorFlow: that does not need a permission in Kubernetes.
     # The port of the task's TensorFlow server distinguishes the tasks of one machine.
     return f"/tmp/tfcluster-released-{port}"  # noqa: S108 - the one directory that every container can write
@@ -148,7 +148,7 @@ class View(_Immutable):
 
 
 def dump(view: View) -> str:
-    """Spell a view as the text of ``cluster.json``; the same view always gives the same bytes."""
+    """Write a view as the text of ``cluster.json``; equal views yield the same bytes."""
     document: dict[str, Any] = {
         "version": VERSION,
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
@@ -164,7 +164,7 @@ def dump(view: View) -> str:
             for job, held in view.accelerators.items()
         },
     }
-    # Left out where they say nothing, so that the views of such clusters stay as an older operator wrote them.
+    # Empty fields are left out, so that the views of such clusters stay as an older operator wrote them.
     optional = {
         "isolation": view.isolation,
         "leaving": {job: list(map(list, ranges)) for job, ranges in view.leaving.items()},

@@ -45,7 +45,7 @@ class Copy(NamedTuple):
 
 
 def copies(search_path: "Sequence[str]") -> "list[Copy]":
-    """List the copies on the search path that say which version they are; a zip stands for the copy in it."""
+    """List the copies on the search path that have a version; a zip stands for the copy in it."""
     found: list[Copy] = []
     seen = set()
     for entry in search_path:
@@ -83,7 +83,7 @@ def order_of(version: str) -> "Order | None":
 
 
 def _version_of(spec: ModuleSpec) -> str:
-    """Read what a copy says of itself, without running it: its distribution's metadata can be that of another copy."""
+    """Read a copy's version without running it: its distribution's metadata can be that of another copy."""
     try:
         source: str | None = spec.loader.get_source(_PACKAGE)  # type: ignore[union-attr]  # each loader of a path has it
     except (ImportError, OSError, SyntaxError, UnicodeError, AttributeError):

@@ -19,7 +19,7 @@ _PART: Final = re.compile(
     rf"|device:(?P<type>\*|{_NAME})(?::(?P<id>\*|[0-9]+))?"
     r"|(?P<short_type>cpu|CPU|gpu|GPU):(?P<short_id>\*|[0-9]+))(?=/|\Z)"
 )
-#: How far a part is right, for the position of an error; and what should stand there.
+#: The number of valid characters of a part, for the position of an error; and the expected text there.
 _BEGINNINGS: Final = (
     (re.compile(rf"/job:(?:\*|{_NAME})?"), "a job's name (a letter, then letters, digits and _) or *"),
     (re.compile(r"/(?:replica|task|cpu|CPU|gpu|GPU):(?:\*|[0-9]+)?"), "a number or *"),
@@ -93,7 +93,7 @@ def _value(text: str) -> str | None:
 
 
 def _number(part: re.Match[str], group: str, kind: type[DeviceNameError]) -> int | None:
-    """Read a number as TensorFlow does, which keeps the lower 32 bits of what fits 64."""
+    """Parse a number like TensorFlow, which keeps the lower 32 bits of a number that fits 64."""
     if part[group] in {None, "*"}:
         return None
     value = 0

@@ -17,12 +17,12 @@ from scripts import images
 from scripts.release import bill, chart, image, packages, source, tools
 
 _SUMS: Final = "SHA256SUMS"
-#: What a registry has under which name after `publish`, for the workflow that signs it.
+#: The names and digests in the registry after `publish`, for the workflow that signs them.
 _PUBLISHED: Final = "published"
 
 
 def build(options: argparse.Namespace) -> None:
-    """Make every file of a release."""
+    """Build every file of a release."""
     folder: Path = options.folder
     version, epoch = source.version(), source.epoch()
     shutil.rmtree(folder, ignore_errors=True)
@@ -41,7 +41,7 @@ def build(options: argparse.Namespace) -> None:
 
 
 def publish(options: argparse.Namespace) -> None:
-    """Copy the image and the chart of a release to their registries, and write down their digests."""
+    """Copy the image and the chart of a release to their registries, and record their digests."""
     version, folder = source.version(), options.folder
     plain = ["--dest-tls-verify=false"] if options.plain_http else []
     pushed = image.push(folder / image.archive_name(version), image=options.image, version=version, options=plain)
@@ -60,13 +60,13 @@ def publish(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse a tag that does not stand for this version, and print the version's notes."""
+    """Reject a tag that does not match this version, and print the version's notes."""
     source.refuse_unready(options.tag)
     sys.stdout.write(source.notes())
 
 
 def write_changelog(options: argparse.Namespace) -> None:
-    """Move the fragments of changelog.d into CHANGELOG.md, or print what they would become."""
+    """Move the fragments of changelog.d into CHANGELOG.md, or print the result."""
     version, day = source.version(), datetime.fromtimestamp(source.epoch(), UTC).date().isoformat()
     how = ["--draft"] if options.draft else ["--yes"]
     what = ["--version", version, "--date", "unreleased" if options.draft else day]

@@ -1,4 +1,4 @@
-"""Tar archives that depend on nothing but what is in them: one order, one owner, one time."""
+"""Tar archives that depend only on their content: one order, one owner, one time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def write_tar(archive: Path, files: Mapping[str, Path], *, epoch: int) -> None:
                 tar.addfile(entry, content)
         tar.close()
         if isinstance(plain, io.BytesIO):
-            # gzip.compress writes no file name; the level and the time are fixed.
+            # gzip.compress does not write a file name; the level and the time are fixed.
             archive.write_bytes(gzip.compress(plain.getvalue(), compresslevel=9, mtime=epoch))
 
 
 def files_below(folder: Path) -> dict[str, Path]:
-    """Find all files in a folder and those in it, by their paths there."""
+    """Return all files in a folder and its subfolders, by their relative paths."""
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}

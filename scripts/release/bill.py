@@ -1,4 +1,4 @@
-"""Bills of materials (CycloneDX): what the distribution needs, and what is in the image."""
+"""Bills of materials (CycloneDX): the distribution's requirements, and the image's content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of_image(path: Path, layout: Path, *, image: str, version: str, epoch: int) 
     command += ["--source-name", image, "--source-version", version]
     environment = {**os.environ, "SYFT_CHECK_FOR_APP_UPDATE": "false"}
     bill = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
-    # A number drawn for each bill; its name and version say enough.
+    # A random number for each bill; its name and version are sufficient.
     del bill["serialNumber"]
     bill["metadata"]["timestamp"] = datetime.fromtimestamp(epoch, UTC).isoformat()
     _write(path, bill)

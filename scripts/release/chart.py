@@ -1,6 +1,6 @@
-"""The chart as a package, and as one manifest for those who use no helm.
+"""The chart as a package, and as one manifest for users without helm.
 
-Both name the image that is published with them. In the checkout the chart names none that could be pulled.
+Both have the name of the image that is published with them. The chart in the checkout does not have a published image.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADER: Final = """\
 
 
 def package(folder: Path, *, image: str, version: str, epoch: int) -> Path:
-    """Package the chart with helm, and pack it again so that it tells no time of its own.
+    """Package the chart with helm, and repack it without helm's timestamps.
 
     Returns:
         The package.
@@ -54,18 +54,18 @@ def package(folder: Path, *, image: str, version: str, epoch: int) -> Path:
 
 
 def with_image(values: str, image: str) -> str:
-    """Set the image in the text of values, and leave everything else of it as it is.
+    """Set the image in the text of values, and leave the rest of the text unchanged.
 
     Returns:
-        The text with the repository, split where the values have a key for the registry.
+        The text with the repository, split if the values have a key for the registry.
 
     Raises:
-        KeyError: the values have no ``image.repository``.
+        KeyError: ``image.repository`` is missing in the values.
     """
     fields = _scalars(_scalars(yaml.compose(values))["image"])
     registry, _, rest = image.partition("/")
     wanted = {"registry": registry, "repository": rest} if "registry" in fields else {"repository": image}
-    # From the end of the text, so that what comes before keeps its place.
+    # From the end of the text, so that earlier positions stay valid.
     for node, value in sorted(
         ((fields[key], wanted[key]) for key in wanted), key=lambda pair: -pair[0].start_mark.index
     ):
@@ -77,7 +77,7 @@ def install_manifest(package: Path, *, version: str) -> str:
     """Render the chart for ``kubectl apply``.
 
     Returns:
-        The namespace, the definition of the kind and the operator's objects, in an order in which they can be created.
+        The namespace, the CRD and the operator's objects, in the order of creation.
     """
     options = ["--namespace", NAMESPACE, "--skip-tests"]
     rendered = list(_without_helm(yaml.safe_load_all(_helm("template", RELEASE, package, *options))))

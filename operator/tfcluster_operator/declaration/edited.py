@@ -1,4 +1,4 @@
-"""The first field that an edit changed in what a job's pods are created from, for people to read."""
+"""The first field whose edit changed a job's pods, for people to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
 
     Returns:
         A path such as ``containers[tensorflow].image`` in the pod's spec, or ``scheduling.spread`` in the cluster's;
-        "" where nothing changed, or the job was not declared before.
+        "" if nothing changed, or the job was not declared before.
     """
     old, new = None if before is None else before.job(job), after.job(job)
     if before is None or old is None or new is None or old.template_hash == new.template_hash:
@@ -32,7 +32,7 @@ def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
 
 
 def older_template(job: str, field: str) -> str:
-    """Return which field made the pods of a job outdated, where it is known."""
+    """Return the message about the field that made the pods of a job outdated, if it is known."""
     return f"pods of job {job} have an older template" + (f" ({field} changed)" if field else "")
 
 
@@ -40,7 +40,7 @@ _OLDER_TEMPLATE: Final = re.compile(r"pods of job ([^ ]+) have an older template
 
 
 def fields_told(status: Mapping[str, Any]) -> dict[str, str]:
-    """Read what the condition UpToDate says of each job: after a restart of the operator nothing else tells it."""
+    """Read the fields from the condition UpToDate: after a restart of the operator only the condition has them."""
     told = (one.get("message", "") for one in status.get("conditions") or () if one.get("type") == "UpToDate")
     return {job: field for message in told for job, field in _OLDER_TEMPLATE.findall(message)}
 

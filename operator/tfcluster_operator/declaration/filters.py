@@ -26,7 +26,7 @@ class DeviceFilter:
 
 
 def parse(text: str) -> DeviceFilter | None:
-    """Read one device filter."""
+    """Parse one device filter."""
     match = _CANONICAL.fullmatch(text)
     if match is None:
         return None
@@ -35,7 +35,7 @@ def parse(text: str) -> DeviceFilter | None:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Which tasks of one job some filters show: all of them, or these indices."""
+    """The tasks of one job that some filters show: all of them, or these indices."""
 
     everything: bool
     indices: frozenset[int]
@@ -50,7 +50,7 @@ class Visible:
 
 
 def visible(texts: tuple[str, ...], job: str) -> Visible:
-    """Return which tasks of a job a task with these device filters sees (besides itself)."""
+    """Return which other tasks of a job a task with these device filters sees."""
     if not texts:
         return Visible(everything=True, indices=frozenset())
     matching = [f for f in map(parse, texts) if f is not None and f.job in (None, job)]

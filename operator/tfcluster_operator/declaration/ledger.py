@@ -1,6 +1,6 @@
-"""What only the operator can know of a cluster's life: counts, times and the verdict, kept in the status.
+"""The facts of a cluster's life that only the operator can record: counts, times and the verdict, in the status.
 
-Everything else is worked out each time from what exists.  A failure is counted here, with the UID of its pod, and the
+Everything else is computed each time from what exists.  A failure is counted here, with the UID of its pod, and the
 count is written before the pod is deleted: a crash between the two neither loses it nor counts it twice.
 """
 
@@ -24,9 +24,9 @@ _NONE: Final[frozenset[Any]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the cluster ended, forever: the condition that became true, its reason and its message.
+    """The final result of the cluster: the condition that became true, its reason and its message.
 
-    ``generation`` is that of the spec by which it was judged, 0 while that is not written down.
+    ``generation`` is that of the evaluated spec, 0 until it is written to the status.
     """
 
     kind: Literal["Succeeded", "Failed"]
@@ -50,7 +50,7 @@ class LastRestart:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """How often a task failed in a row, and when its next try is due, in seconds since the epoch."""
+    """How often a task failed in a row, and when it is restarted, in seconds since the epoch."""
 
     in_row: int
     retry_at: float
@@ -58,10 +58,10 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A task whose pod was taken away, or ended well and runs again, and is not replaced yet.
+    """A task whose pod was deleted by others, or succeeded and runs again, and is not replaced yet.
 
-    ``pod`` is the UID of the pod that was lost, "" where nobody saw it go; ``attempt`` is how often in a row it was so,
-    which the next pod is told.
+    ``pod`` is the UID of the lost pod, "" if its end was not seen; ``attempt`` is how often in a row this happened,
+    which the next pod gets as an annotation.
     """
 
     pod: str
@@ -70,16 +70,16 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is known of one job.
+    """The record of one job.
 
-    ``restarts`` were caused by its failures, ``replaced`` counts pods that others took away.  ``completed`` are the
-    tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
-    grows with each restart of the whole job: pods of an earlier one are deleted, and jobs of the same one were started
-    together.  ``restart_at`` is when its pods are
-    re-created, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
-    says as much of single tasks.  ``lost`` are the tasks that ``replaced`` counts already and that have no new pod yet.
-    ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.  ``begun`` says that a job with a
-    startAfter has started, and waits no more, until all its pods are replaced together.
+    ``restarts`` counts restarts by its failures, ``replaced`` pods that others deleted.  ``completed`` are the tasks
+    that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation`` grows
+    with each restart of the whole job: pods of an earlier one are deleted, and jobs with the same one were started
+    together.  ``restart_at`` is when its pods are re-created, in seconds since the epoch; ``in_row`` how often that
+    happened without a long run in between.  ``failing`` has the same for single tasks.  ``lost`` are the tasks that
+    ``replaced`` counts already and that do not have a new pod yet.  ``counted`` holds the UIDs of failed pods that are
+    counted and still exist.  ``begun``: a job with a startAfter has started, and does not wait again until all its pods
+    are replaced together.
     """
 
     restarts: int = 0
@@ -95,13 +95,13 @@ class JobRecord:
     lost: Mapping[int, Lost] = field(default_factory=dict)
 
     def awaits_retry(self, index: int) -> Failing | None:
-        """Tell of a task that failed and whose pod was not re-created yet; None of any other."""
+        """Return the record of a task that failed and whose pod was not re-created yet, or None."""
         return None if index in self.started else self.failing.get(index)
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """Why a cluster has no pods though its spec wants some; an edit, which makes another generation, tries again."""
+    """Why a cluster does not have pods though its spec wants some; an edit (a new generation) tries again."""
 
     generation: int
     message: str
@@ -109,11 +109,11 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is known of one cluster; times are seconds since the epoch, 0.0 for never.
+    """The record of one cluster; times are seconds since the epoch, 0.0 for never.
 
-    ``granted`` is how many tasks each job of a queued cluster had the last time, and ``regrants`` counts how often that
-    changed.  ``failures`` are those that were entered since the ledger was read: they are told, and not kept.
-    ``gangs`` says since when each gang waits for its places, where that has a limit.
+    ``granted`` is the last number of admitted tasks of each job of a queued cluster, and ``regrants`` counts how often
+    it changed.  ``failures`` are those recorded since the ledger was read, for the log; they are not stored.
+    ``gangs`` has the time since which each gang waits for nodes, if that has a limit.
     """
 
     started_at: float = 0.0
@@ -129,11 +129,11 @@ class Ledger:
     failures: tuple[LastRestart, ...] = field(default=(), compare=False)
 
     def of(self, job: str) -> JobRecord:
-        """Return the record of a job, an empty one where nothing happened yet."""
+        """Return the record of a job, or an empty one."""
         return self.jobs.get(job, JobRecord())
 
     def next_incarnation(self) -> int:
-        """Return a number that no job has had: the jobs that have the same one were started together."""
+        """Return a number that no job has had: jobs with the same number were started together."""
         return 1 + max((record.incarnation for record in self.jobs.values()), default=0)
 
     def with_job(self, job: str, **changes: Any) -> Ledger:
@@ -141,7 +141,7 @@ class Ledger:
         return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
 
     def tells_more_than(self, written: Ledger) -> bool:
-        """Return whether this ledger holds what the written one lacks and a crash would lose: evidence, or a count."""
+        """Return whether a crash would lose a part of this ledger that the written one lacks: evidence, or a count."""
         return self.holds_evidence(written) or self.counts_more_than(written)
 
     def counts_more_than(self, written: Ledger) -> bool:
@@ -151,14 +151,14 @@ class Ledger:
     def holds_evidence(self, written: Ledger) -> bool:
         """Return whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.
 
-        While it cannot be written down, what it tells of stays as it is; a lost pod is replaced all the same.
+        Until it is written, the objects that it is about are not deleted; a lost pod is replaced in any case.
         """
         if self.verdict != written.verdict or self.regrants > written.regrants or self.restarts > written.restarts:
             return True
         if self.gave_up not in {None, written.gave_up}:
             return True
         if written.started_at and not self.started_at:
-            return True  # suspended: were the pods gone and this not written, a crash would leave the old counts
+            return True  # suspended: if the pods were deleted before this is written, a crash would keep the old counts
         return any(
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed
@@ -167,10 +167,10 @@ class Ledger:
         )
 
 
-#: What ``status.internal`` keeps of the whole cluster; its jobs are kept beside that.
+#: The fields of ``status.internal`` for the whole cluster; those of jobs are beside them.
 _OF_THE_CLUSTER: Final = ("granted", "regrants", "gangs", "gave_up")
 _INDICES: Final = ("completed", "started")
-#: What it keeps of a job, of which users can read the rest.
+#: Its fields of a job; users can read the others in ``status.jobs``.
 _OF_A_JOB: Final = (
     "incarnation",
     "in_row",
@@ -185,7 +185,7 @@ _Read = TypeVar("_Read")
 
 
 def read(status: Mapping[str, Any]) -> Ledger:
-    """Read the ledger from a TFCluster's status; what is missing or malformed there counts as never happened."""
+    """Read the ledger from a TFCluster's status; missing or malformed parts count as never happened."""
     verdict = None
     for condition in status.get("conditions") or ():
         if condition.get("type") in (SUCCEEDED, FAILED) and condition.get("status") == "True":
@@ -236,7 +236,7 @@ def _converted(fields: Mapping[str, Any], otherwise: _Read) -> _Read:
 
 
 def cluster_fields(ledger: Ledger) -> dict[str, Any]:
-    """Spell what the ledger knows of the whole cluster for the status."""
+    """Return the cluster's records for the status."""
     fields: dict[str, Any] = {"restarts": ledger.restarts}
     if ledger.started_at:
         fields["startTime"] = timestamp(ledger.started_at)
@@ -255,12 +255,12 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
-    """Spell what users can read of one job's life for the status."""
+    """Return the part of one job's record that users can read, for the status."""
     return {"restarts": record.restarts, "disruptions": record.replaced}
 
 
 def internal_fields(ledger: Ledger) -> dict[str, Any]:
-    """Spell what only the operator needs, for ``status.internal``; what never happened is left out."""
+    """Return the part that only the operator needs, for ``status.internal``, without empty records."""
     jobs = {name: notes for name, record in ledger.jobs.items() if (notes := _notes(record))}
     whole = {name: value for name in _OF_THE_CLUSTER if (value := getattr(ledger, name))}
     spelled: dict[str, Any] = msgspec.to_builtins({"jobs": jobs, **whole}, str_keys=True)
@@ -274,7 +274,7 @@ def _notes(record: JobRecord) -> dict[str, Any]:
 
 
 def write_indices(indices: Iterable[int]) -> str:
-    """Spell task indices as Kubernetes' indexed Jobs do: ``0-3,5``."""
+    """Write task indices as Kubernetes' indexed Jobs do: ``0-3,5``."""
     parts: list[list[int]] = []
     for index in sorted(indices):
         if parts and parts[-1][1] == index - 1:
@@ -285,7 +285,7 @@ def write_indices(indices: Iterable[int]) -> str:
 
 
 def read_indices(text: Any) -> frozenset[int]:
-    """Read task indices spelled by :func:`write_indices`; a part that is none is left out."""
+    """Read task indices from the format of :func:`write_indices`; invalid parts are skipped."""
     found: set[int] = set()
     for part in str(text or "").split(","):
         first, _, last = part.partition("-")
@@ -295,7 +295,7 @@ def read_indices(text: Any) -> frozenset[int]:
 
 
 def timestamp(seconds: float) -> str:
-    """Spell a time with milliseconds: a deadline counted from whole seconds would be up to one second off."""
+    """Write a time with milliseconds: a deadline counted from whole seconds would be up to one second off."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

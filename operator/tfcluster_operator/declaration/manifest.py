@@ -1,7 +1,7 @@
-"""The fields of a manifest, by type: what cannot be read is noted with its path.
+"""The fields of a manifest, by type; invalid parts are reported with their paths.
 
-The CRD's validation has rejected it already, unless another CRD is installed.  Kubernetes takes null as absent, and so
-does :func:`read`.
+The CRD's validation has rejected them already, unless another CRD is installed.  Kubernetes treats null as absent, and
+so does :func:`read`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tfcluster_operator.declaration.spec import (
 DEFAULT_PORT: Final = 2222
 #: The most failed pods of a task that are kept, as the CRD has it.
 MOST_KEPT: Final = 10
-#: How much of a path and of the words about a field a problem shows: a condition's message has a bound.
+#: The most characters of a path and of a message that a problem shows: a condition's message has a limit.
 _SHOWN: Final = 500
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -99,7 +99,7 @@ class JobFields(Fields, frozen=True):
 
 
 class SpecFields(Fields, frozen=True):
-    """``spec``, its jobs unread."""
+    """``spec``, without its jobs."""
 
     jobs: dict[str, Any] = msgspec.field(default_factory=dict)
     port: Port = DEFAULT_PORT
@@ -171,7 +171,7 @@ class _PodMetadata(Fields, frozen=True):
 
 
 class TemplateFields(Fields, frozen=True):
-    """What the operator itself reads of a job's template, or adds to it; the API server judges the rest."""
+    """The fields of a job's template that the operator reads or extends; the API server validates the others."""
 
     metadata: _PodMetadata = _PodMetadata()
     spec: _PodSpec = _PodSpec()
@@ -181,7 +181,7 @@ _Read = TypeVar("_Read", bound=msgspec.Struct)
 
 
 def read(kind: type[_Read], raw: Any, path: str, problems: list[str]) -> _Read | None:
-    """Read an object of a manifest; None where it has a wrong part, which is noted in ``problems`` with its path."""
+    """Read an object of a manifest; None if a part is invalid, which is added to ``problems`` with its path."""
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
@@ -192,7 +192,7 @@ def read(kind: type[_Read], raw: Any, path: str, problems: list[str]) -> _Read |
 
 
 def without_nulls(value: Any) -> Any:
-    """Take out the fields that are null, in lists too, and make each whole number an int."""
+    """Remove the fields that are null, in lists too, and convert each whole number to an int."""
     if isinstance(value, Mapping):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""From the API object to the values of a TFCluster.
+"""Parsing of the API object to the values of a TFCluster.
 
-The CRD's validation has rejected what it can see; what still reaches us malformed (another CRD is installed, say) is
-an InvalidSpecError that names every part with a problem, never a crash.
+The CRD's validation rejects most errors; an object that still is malformed (another CRD is installed, for example)
+causes an InvalidSpecError that names every problem, and not a crash.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tfcluster_operator.declaration.spec import (
 )
 from tfcluster_resolver import contract
 
-#: Bounds of one TFCluster, as the CRD has them: a reconcile over one of this size must not keep the others waiting.
+#: Limits of one TFCluster, as in the CRD: a reconcile of a larger one would delay the others for too long.
 MOST_TASKS: Final = 10_000
 MOST_TASK_FILTERS: Final = 512
-#: The same where TF_CONFIG is set: each pod then holds the addresses of all tasks that it sees, and so does etcd.
+#: The same with TF_CONFIG: each pod, and so etcd, then holds the addresses of all tasks that it sees.
 MOST_TASKS_WITH_TF_CONFIG: Final = 1_000
 _JOB_NAME: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
-#: How much of a wrong value a problem shows.
+#: The most characters of an invalid value that a problem shows.
 _SHOWN: Final = 80
 
 
 class InvalidSpecError(ValueError):
-    """The spec cannot be materialised; ``problems`` says why, one "path: what to do" each."""
+    """The spec is invalid; ``problems`` has a "path: what to do" for each reason."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -59,14 +59,14 @@ class InvalidSpecError(ValueError):
 
 
 def is_ours(body: Mapping[str, Any]) -> bool:
-    """Return whether a TFCluster is left to this operator by its spec.managedBy."""
+    """Return whether spec.managedBy assigns a TFCluster to this operator."""
     spec = body.get("spec")
     manager = spec.get("managedBy") if isinstance(spec, Mapping) else None
     return manager is None or manager == naming.CONTROLLER
 
 
 def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
-    """Return whether the pods of a TFCluster have the resolver delivered, also where its spec cannot be read."""
+    """Return whether the resolver is delivered to a TFCluster's pods, also if its spec is invalid."""
     spec = body.get("spec")
     resolver = spec.get("resolver") if isinstance(spec, Mapping) else None
     if not isinstance(resolver, Mapping):
@@ -75,29 +75,29 @@ def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
 
 
 def _delivery(tf_config: str) -> ResolverDelivery:
-    # Who reads TF_CONFIG needs nothing else, and PYTHONPATH would hide the image's own.
+    # Programs that read TF_CONFIG do not need the resolver, and PYTHONPATH would hide the image's own.
     return "ConfigMap" if tf_config == "None" else "None"
 
 
 def parse(
     body: Mapping[str, Any], *, gang_scheduler: GangScheduler = KUBERNETES, before: TFCluster | None = None
 ) -> TFCluster:
-    """Read a TFCluster from its API object.
+    """Parse a TFCluster from its API object.
 
     Args:
-        body: the object as the API server gave it.
-        gang_scheduler: who finds the places of a gang.
-        before: what was read of the object before; where its spec is the same one, it is not read again.
+        body: the object from the API server.
+        gang_scheduler: the scheduler of gangs.
+        before: the earlier result for the object; an unchanged spec is not parsed again.
 
     Raises:
-        InvalidSpecError: the spec has no jobs, or a part of the wrong type, or a filter that TensorFlow would reject,
-            or jobs that wait for each other.
+        InvalidSpecError: the spec does not have jobs, a part has the wrong type, TensorFlow would reject a filter, or
+            jobs wait for each other.
     """
     raw = body.get("spec") or {}
     if before is not None and before.raw is raw:
         return replace(before, **_identity(body, suspend=raw.get("suspend") is True))
     problems: list[str] = []
-    # The jobs are read one by one, so that each problem has its job's name.
+    # Jobs are parsed one by one, so that each problem has its job's name.
     whole = without_nulls({**raw, "jobs": None}) if isinstance(raw, Mapping) else raw
     spec = read(SpecFields, whole, "spec", problems) or SpecFields()
     cluster = _cluster(body, spec, _jobs(raw, spec, problems), gang_scheduler)
@@ -142,7 +142,7 @@ def _cluster(
 
 
 def _identity(body: Mapping[str, Any], *, suspend: bool) -> dict[str, Any]:
-    """Read what can change while the spec stays: metadata, status, and whether it is suspended for a reason in that."""
+    """Read the parts that can change without the spec: metadata, status, and a suspension that the status requires."""
     metadata, status = body["metadata"], body.get("status") or {}
     known, generation = ledger.read(status), int(metadata.get("generation", 1))
     gave_up = known.gave_up.message if known.gave_up is not None and known.gave_up.generation == generation else ""
@@ -162,7 +162,7 @@ def _identity(body: Mapping[str, Any], *, suspend: bool) -> dict[str, Any]:
 
 
 def _deciding(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """Choose the jobs whose end is the cluster's success where the user has chosen none."""
+    """Return the jobs that decide on the cluster's success if the user has not chosen any."""
     names = [job.name for job in jobs]
     return next(((one,) for one in (CHIEF, WORKER) if one in names), tuple(one for one in names if one != EVALUATOR))
 
@@ -178,7 +178,7 @@ def _label(metadata: Mapping[str, Any], name: str) -> str:
 
 
 def _as_stored(isolation: Isolation) -> Isolation:
-    """Write the peers as the API server stores them: what is empty inside them is left out."""
+    """Write the peers as the API server stores them: without empty fields."""
     peers = tuple({kind: _without_empty(one) for kind, one in peer.items()} for peer in isolation.allow_from)
     return structs.replace(isolation, allow_from=peers)
 
@@ -196,7 +196,7 @@ def _jobs(raw: Any, spec: SpecFields, problems: list[str]) -> list[Job]:
         return []
     found = []
     for name, of_job in sorted(declared.items()):
-        # Of other names two might be one to DNS, and their pods would take turns forever.
+        # Other names might be equal in DNS, and their pods would replace each other forever.
         if not _JOB_NAME.fullmatch(name):
             words = "use lower case letters, digits and underscores, with a letter first and no underscore last"
             problems.append(f"spec.jobs: {_shown(name)} cannot name a job: {words}")
@@ -213,9 +213,9 @@ def _job(name: str, job: JobFields, spec: SpecFields, problems: list[str]) -> Jo
     near, apart = scheduling.colocate, sorted(scheduling.spread, key=lambda one: one.topology_key)
     colocation = near if near is not None and name in (near.jobs or [name]) else None
     spread = tuple(one for one in apart if name in (one.jobs or [name]))
-    # What is not the default is added, so that the pods stay when an upgrade of the operator brings a new field.
+    # Only other values than the default are added, so that an upgrade with a new field does not replace pods.
     made_from = [template, port, spec.cluster_domain, *([] if _injects(spec) else ["inject: false"])]
-    # That TF_CONFIG is set, never what it says: a resize replaces no pod.
+    # Whether TF_CONFIG is set, not its content: a resize does not replace pods.
     made_from += [f"tfConfig: {spec.resolver.tf_config}"] if spec.resolver.tf_config != "None" else []
     made_from += places.made_from(colocation, spread)
     made_from += ["taskServer"] if job.task_server else []
@@ -252,7 +252,7 @@ def _main_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _task_filters(name: str, job: JobFields, problems: list[str]) -> dict[int, tuple[str, ...]]:
-    # int() takes "+1", "1_0" and digits of other scripts.
+    # int() would accept "+1", "1_0" and digits of other scripts.
     for index in job.task_device_filters:
         if not _INDEX.fullmatch(index):
             told = f"{_shown(index)} is not the index of a task, such as 0"
@@ -261,7 +261,7 @@ def _task_filters(name: str, job: JobFields, problems: list[str]) -> dict[int, t
 
 
 def _name_problems(cluster: TFCluster, spec: SpecFields) -> Iterator[str]:
-    """Name each place that speaks of a job which is not declared, and each spread of a job that is there twice."""
+    """Report each reference to a job that is not declared, and each duplicate spread of a job."""
     scheduling = spec.scheduling
     named = [("spec.successPolicy.jobs", cluster.success_policy.jobs)]
     named += [(f"spec.jobs.{job.name}.startAfter", job.start_after) for job in cluster.jobs]
@@ -271,7 +271,7 @@ def _name_problems(cluster: TFCluster, spec: SpecFields) -> Iterator[str]:
         yield from (f"{where}: {_shown(name)} is not declared" for name in names if cluster.job(name) is None)
     for job in cluster.jobs:
         rules = [(one.topology_key, one.when_unsatisfiable) for one in job.spread]
-        # The API server would reject every pod with two such rules.
+        # The API server would reject pods with two such rules.
         for key, when in sorted({rule for rule in rules if rules.count(rule) > 1}):
             told = f"job {job.name} has two rules with topologyKey {key} and whenUnsatisfiable {when}"
             yield f"spec.scheduling.spread: {told}: remove one of the two"
@@ -314,7 +314,7 @@ def _gang_problems(cluster: TFCluster) -> Iterator[str]:
                 f"spec.jobs.{job.name}.template.{field}: spec.scheduling.gang makes the PodGroups: remove "
                 "one of the two, or set minReplicas of the job to 0"
             )
-    # The scheduler rejects a group of pods of several priorities, or that several schedulers look after.
+    # The scheduler rejects a group whose pods have several priorities or schedulers.
     members = [job for job in cluster.jobs if cluster.gang.least(job) and not job.start_after]
     for field, default in (("priorityClassName", ""), ("schedulerName", cluster.gang.scheduler.default_name)):
         found = {job.of_template(field) or default: job.name for job in members}
@@ -327,7 +327,7 @@ def _gang_problems(cluster: TFCluster) -> Iterator[str]:
 
 
 def _circles(jobs: Mapping[str, Job]) -> Iterator[str]:
-    """Return the names of the jobs that would wait for each other forever."""
+    """Return the names of the jobs that wait for each other in a cycle."""
     startable: set[str] = set()
     while more := {
         name for name, job in jobs.items() if name not in startable and startable.issuperset(job.start_after)

@@ -1,8 +1,8 @@
 """Which tasks run in one topology domain: the label that their pods share.
 
-The label has a value of its own for each TFCluster, by its UID, and for each edit of the colocation.  So a cluster does
-not follow the pods of an earlier one of its name, and pods that were placed before the edit, in several domains maybe,
-draw none of those that come after it.  A job that joins later gets the same label, and no other pod has to go.
+The label's value is unique for each TFCluster, by its UID, and for each edit of the colocation.  So a cluster does not
+follow the pods of an earlier one of its name, and pods that were placed before the edit, perhaps in several domains, do
+not attract later ones.  A job that joins later gets the same label, and the other pods are not replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfcluster_operator.declaration.spec import Colocation, Job, Spread, TFClust
 
 
 def colocated(cluster: TFCluster, job: Job) -> dict[str, str]:
-    """Give the label that the pods of a job share with those of the jobs beside it; none where it has no colocation."""
+    """Return the label that the pods of a job share with those of colocated jobs; empty without a colocation."""
     if job.colocation is None:
         return {}
     made_of = [cluster.uid, job.colocation.topology_key, job.colocation.when_unsatisfiable]
@@ -25,7 +25,7 @@ def colocated(cluster: TFCluster, job: Job) -> dict[str, str]:
 
 
 def made_from(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list[dict[str, Any]]:
-    """Return what a job's places add to what its pods are created from, as JSON; an edit of it replaces them."""
+    """Return the part of a job's places that its pods are created from, as JSON; an edit of it replaces the pods."""
     added: list[dict[str, Any]] = []
     if colocation is not None:
         added.append({"colocate": [colocation.topology_key, colocation.when_unsatisfiable]})
@@ -35,12 +35,12 @@ def made_from(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list
 
 
 def problems(job: Job) -> Iterator[str]:
-    """Return which rules of a job's template do not go together with its places."""
+    """Report the rules of a job's template that conflict with its places."""
     spec: Mapping[str, Any] = job.template.get("spec") or {}
     where = f"spec.jobs.{job.name}.template.spec"
     near = (spec.get("affinity") or {}).get("podAffinity") or {}
     strict = job.colocation is not None and job.colocation.when_unsatisfiable == "DoNotSchedule"
-    # To the scheduler only a pod that matches all of these rules at once is one to be near to.
+    # The scheduler looks for a pod that matches all of these rules together.
     if strict and near.get("requiredDuringSchedulingIgnoredDuringExecution"):
         yield (
             f"{where}.affinity.podAffinity: spec.scheduling.colocate requires to be near its tasks, and no pod would "

@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes spells them, such as 500m, 4Gi and 1e3 (resource.Quantity); everything reads them here."""
+"""Quantities in the format of Kubernetes, such as 500m, 4Gi and 1e3 (resource.Quantity)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _SPELLED: Final = re.compile(
 )
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-#: No quantity of Kubernetes has more digits before or after the point; ten to the power of a million takes a minute.
+#: Quantities of Kubernetes have fewer digits before and after the point; ten to the power of a million takes a minute.
 _LONGEST: Final = 40
 
 
 def quantity(value: Any) -> Decimal | None:
-    """Read a quantity."""
+    """Parse a quantity."""
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if len(text) > _LONGEST or (found := _SPELLED.fullmatch(text)) is None:
         return None
@@ -29,11 +29,11 @@ def quantity(value: Any) -> Decimal | None:
 
 
 def whole(value: Any) -> int | None:
-    """Read a quantity of what is granted whole, such as a GPU; None where it is none, or a fraction, or negative."""
+    """Parse a quantity of whole devices, such as GPUs; None if it is invalid, a fraction, or negative."""
     number = quantity(value)
     return int(number) if number is not None and number >= 0 and number == number.to_integral_value() else None
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether a value of JSON is a whole number."""
+    """Return whether a JSON value is a whole number."""
     return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))

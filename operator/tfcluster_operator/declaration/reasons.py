@@ -15,7 +15,7 @@ ALL_TASKS_READY: Final = "AllTasksReady"
 TASKS_NOT_READY: Final = "TasksNotReady"
 #: spec.suspend is true, so the pods are deleted.
 SUSPENDED: Final = "Suspended"
-#: The spec breaks a rule that the CRD's validation should have rejected (an old CRD is installed, say).
+#: The spec breaks a rule that the CRD's validation should have rejected (an old CRD is installed, for example).
 INVALID_SPEC: Final = "InvalidSpec"
 #: A view would not fit into a ConfigMap; the message gives the size.
 VIEW_TOO_LARGE: Final = "ViewTooLarge"
@@ -79,7 +79,7 @@ PUBLISHED: Final = "Published"
 PUBLISHING: Final = "Publishing"
 
 # --- whether every pod has the newest template
-#: Every pod has it.
+#: Every pod has the newest template.
 ALL_CURRENT: Final = "AllCurrent"
 #: Pods of an older template are being replaced.
 ROLLING_OUT: Final = "RollingOut"
@@ -92,7 +92,7 @@ WAITING_FOR_DELETE: Final = "WaitingForDelete"
 #: The cluster can still become ready or finish.
 NOT_STALLED: Final = "NotStalled"
 
-# --- whether a name we need is taken
+# --- whether a name that the cluster needs is available
 #: No other object has a name that the cluster needs.
 NO_CONFLICT: Final = "NoConflict"
 #: An object that this TFCluster does not control has a name that it needs; it is not changed.
@@ -147,6 +147,6 @@ FORCED: Final = "ForcedDeletion"
 TTL_EXPIRED: Final = "TTLExpired"
 #: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service): it is deleted and re-created.
 RECREATED: Final = "Recreated"
-#: The object is not needed anymore: a copy of the resolver that no pod mounts, a NetworkPolicy or PodDisruptionBudget
-#: that is not declared or whose cluster has finished, a PodGroup of an earlier start.
+#: The object is no longer needed: a resolver ConfigMap that no pod mounts, a NetworkPolicy or PodDisruptionBudget that
+#: is not declared or whose cluster has finished, a PodGroup of an earlier start.
 UNUSED: Final = "Unused"

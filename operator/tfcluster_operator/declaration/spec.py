@@ -1,4 +1,4 @@
-"""The TFCluster as the user declared it, as values: the first argument of every decision."""
+"""The declared TFCluster as values: the first argument of every decision."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangSched
 EVALUATOR: Final = "evaluator"
 CHIEF: Final = "chief"
 WORKER: Final = "worker"
-#: The container that speaks for a task in a pod of several.
+#: The main container of a pod with several containers, which represents the task.
 MAIN_CONTAINER: Final = "tensorflow"
 
-#: What the end of a task's program means.
+#: How the end of a task's program is handled.
 RestartPolicy = Literal["OnFailure", "Always", "Never", "ExitCode"]
-#: What is restarted when a task fails.
+#: The scope of a restart when a task fails.
 RestartScope = Literal["Task", "Job", "Cluster"]
-#: Whether all tasks of the named jobs must end well, or one of them.
+#: Whether all tasks of the named jobs must succeed, or one of them.
 SuccessTasks = Literal["All", "Any"]
 #: Which pods are deleted when the cluster has finished.
 CleanPodPolicy = Literal["Running", "All", "None"]
-#: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
+#: How the resolver gets into the pods: in a ConfigMap of the operator, or not with the operator.
 ResolverDelivery = Literal["ConfigMap", "None"]
-#: Whether the operator tells programs that read TF_CONFIG of the cluster, by that variable.
+#: Whether the operator sets TF_CONFIG, for programs that read it.
 TFConfigDelivery = Literal["None", "Environment", "TFJob"]
-#: Who reaches a task's port: everybody, the tasks of the cluster, or those that the device filters join.
+#: Which clients can reach a task's port: all, the tasks of the cluster, or those that the device filters join.
 IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 #: Which ports of a pod the isolation closes: its task's, or all.
 PortScope = Literal["Task", "All"]
-#: What an edit of a template does to the pods that there are.
+#: How existing pods are replaced after an edit of a template.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
-#: Whether a task without a node that suits it waits, or takes another.
+#: Whether a task without a suitable node waits, or takes another.
 WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
-#: What becomes of a cluster whose gang finds no places in time.
+#: What happens to a cluster whose gang was not scheduled in time.
 OnTimeout = Literal["Fail", "Suspend"]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a queue lets some tasks of a job run: those from ``start`` up to, not including, ``stop``.
+    """The nodes that a queue allows for some tasks of a job: those from ``start`` up to, not including, ``stop``.
 
-    Their pods get these besides what the template says (Kueue: the labels and tolerations of the ResourceFlavors, and
-    what the admission checks ask for).
+    Their pods get these in addition to the template (Kueue: the labels and tolerations of the ResourceFlavors, and the
+    additions of admission checks).
     """
 
     start: int
@@ -60,13 +60,13 @@ class Placement:
 
 
 class Fields(msgspec.Struct, frozen=True, rename="camel"):
-    """A value that is read as it stands in the manifest."""
+    """A value with the same fields as in the manifest."""
 
 
 class Colocation(Fields, frozen=True):
-    """That the tasks of ``jobs``, of all where none is named, run in one topology domain.
+    """The tasks of ``jobs``, or of all jobs if it is empty, run in one topology domain.
 
-    ``topology_key`` is the label of nodes whose value tells their domain.
+    ``topology_key`` is the label of nodes with their domain.
     """
 
     topology_key: Annotated[str, Meta(min_length=1)]
@@ -75,23 +75,23 @@ class Colocation(Fields, frozen=True):
 
 
 class Spread(Colocation, frozen=True):
-    """That a job's tasks are spread over topology domains: one has at most ``max_skew`` more of them than another."""
+    """A job's tasks are spread over topology domains: their numbers in two domains differ by at most ``max_skew``."""
 
     max_skew: Annotated[int, Meta(ge=1)] = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: a named role of TensorFlow and how many tasks play it.
+    """One job: a named role of TensorFlow and its number of tasks.
 
-    ``filters`` are every task's, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is the
-    PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
+    ``filters`` are those of all tasks, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is
+    the PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is how long a surplus
     pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
-    their logs.  ``task_server`` says that the main container runs TensorFlow's server.  ``min_replicas`` is how many of
-    its tasks belong to a gang, None where all do.  ``min_available`` is how many tasks, a number or a share such as
-    ``50%``, an eviction must leave running; None leaves evictions free.  ``placements`` are where its queue lets its
-    tasks run, none without a queue.  ``colocation`` and ``spread`` say where they run relative to other tasks.
+    their logs.  ``task_server``: the main container runs TensorFlow's server.  ``min_replicas`` is how many of its
+    tasks belong to a gang, None for all.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an
+    eviction must leave running; None does not limit evictions.  ``placements`` are the nodes that its queue allows,
+    empty without a queue.  ``colocation`` and ``spread`` place its tasks relative to others.
     """
 
     name: str
@@ -115,23 +115,23 @@ class Job:
     spread: tuple[Spread, ...] = ()
 
     def placement_of(self, index: int) -> Placement | None:
-        """Return where a queue lets a task run; None where it says nothing."""
+        """Return the nodes that a queue allows for a task; None if it does not restrict them."""
         return next((one for one in self.placements if one.start <= index < one.stop), None)
 
     def filters_of(self, index: int) -> tuple[str, ...]:
-        """Return the device filters of one task; none means that it sees every task."""
+        """Return the device filters of one task; without filters it sees every task."""
         return self.task_filters.get(index, self.filters)
 
     def of_template(self, field: str) -> str:
-        """Return the text of a field in the template's spec, "" where it is left out."""
+        """Return the text of a field in the template's spec, "" if it is missing."""
         return str((self.template.get("spec") or {}).get(field) or "")
 
     def own_groups(self) -> frozenset[str]:
-        """Return the names of the PodGroups, of whatever scheduler, that the template puts the pods in."""
+        """Return the names of the PodGroups, of any scheduler, that the template puts the pods in."""
         return frozenset(group for _, group in groups_of_template(self.template))
 
     def limits(self) -> dict[str, int]:
-        """Count the extended resources that one pod asks for: a device plugin grants them whole or not at all."""
+        """Count the extended resources that one pod requests: a device plugin grants them whole or not at all."""
         total: dict[str, int] = {}
         for container in (self.template.get("spec") or {}).get("containers") or ():
             for resource, limit in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -152,7 +152,7 @@ class Task:
 
 
 class SuccessPolicy(Fields, frozen=True):
-    """Which tasks must have ended with exit code 0 for the cluster to have succeeded."""
+    """The tasks that must end with exit code 0 for the cluster to succeed."""
 
     jobs: tuple[str, ...] = ()
     tasks: SuccessTasks = "All"
@@ -160,7 +160,7 @@ class SuccessPolicy(Fields, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class UpdateStrategy:
-    """What an edit of a template does.
+    """How an edit of a template replaces pods.
 
     ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, can be down in a rolling update.
     """
@@ -176,7 +176,7 @@ class UpdateStrategy:
 
 
 class Isolation(Fields, frozen=True):
-    """Who reaches the tasks; ``allow_from`` are NetworkPolicyPeers that are let in as well."""
+    """Which clients can reach the tasks; ``allow_from`` are additional NetworkPolicyPeers."""
 
     mode: IsolationMode = "None"
     port_scope: PortScope = "Task"
@@ -185,10 +185,10 @@ class Isolation(Fields, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Which tasks have their places together or not at all: of each job the first ``min_replicas``, else all of them.
+    """The tasks that are scheduled together or not at all: of each job the first ``min_replicas``, else all of them.
 
-    ``timeout`` is for how many seconds they can wait for these places, None without a limit; ``on_timeout`` says what
-    comes then.  ``scheduler`` is who finds the places, as the operator is set up.
+    ``timeout`` is for how many seconds they can wait for nodes, None without a limit; ``on_timeout`` is what happens
+    then.  ``scheduler`` is the configured scheduler of gangs.
     """
 
     timeout: int | None = None
@@ -196,7 +196,7 @@ class Gang:
     scheduler: GangScheduler = KUBERNETES
 
     def least(self, job: Job) -> int:
-        """Return how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
+        """Return how many tasks of a job belong to the gang; evaluators do not: no task waits for them."""
         usual = 0 if job.name == EVALUATOR else job.replicas
         return min(job.replicas, usual if job.min_replicas is None else job.min_replicas)
 
@@ -205,12 +205,11 @@ class Gang:
 class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
-    Times are seconds; None means that there is no such limit, and that each pod is placed for itself without
-    ``gang``.  ``inject`` is whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.
-    ``queue`` is the LocalQueue in which it waits for its quota, "" if none, and ``priority_class`` the
-    WorkloadPriorityClass with which it does.  ``regrants`` counts how
-    often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership can change.
-    ``gave_up`` says why it is suspended though nobody has asked for that, "" if it is not.
+    Times are seconds; None means no limit, and for ``gang`` that each pod is scheduled on its own.  ``inject`` is
+    whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.  ``queue`` is its
+    LocalQueue, or "", and ``priority_class`` its WorkloadPriorityClass.  ``regrants`` counts how often a queue changed
+    the number of its tasks, so that ``edition`` grows whenever its membership can change.  ``gave_up`` is why the
+    operator has suspended it though the user has not, or "".
     """
 
     name: str
@@ -238,7 +237,7 @@ class TFCluster:
     priority_class: str = ""
     regrants: int = 0
     gave_up: str = ""
-    #: What it was read from.
+    #: The spec that it was parsed from.
     raw: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -252,7 +251,7 @@ class TFCluster:
         return self.tf_config != "None"
 
     def chosen_scheduler(self, job: Job) -> str:
-        """Return which scheduler the operator chooses for a job's pods; "" where the template or Kubernetes does."""
+        """Return the scheduler that the operator chooses for a job's pods; "" if the template or Kubernetes does."""
         if self.gang is None or job.of_template("schedulerName"):
             return ""
         return self.gang.scheduler.name
@@ -286,7 +285,7 @@ def main_container(template: Mapping[str, Any]) -> str:
 
 
 def choose_main(names: Sequence[str]) -> str:
-    """Choose the container whose end is the task's end among all of a pod's, in their order; "" of none."""
+    """Choose the container whose end is the task's end among a pod's container names, in order; "" if empty."""
     return MAIN_CONTAINER if MAIN_CONTAINER in names else next(iter(names), "")
 
 

@@ -30,17 +30,17 @@ _CLUSTERS_AT_ONCE: Final = 32
 
 
 class Engine:
-    """Everything that runs beside kopf.
+    """All components but kopf.
 
-    Each namespace (or all of them together) is a scope of its own: its clusters are reconciled as soon as its lists are
-    in, whatever becomes of the lists of another.
+    Each namespace (or all of them together) is a scope: its clusters are reconciled as soon as its lists are complete,
+    independently of the lists of other scopes.
 
     Args:
         client: the requests.
-        namespaces: the namespaces to work in; none means all.
+        namespaces: the namespaces to watch; an empty list means all.
         archive: the resolver as it is delivered into the pods.
-        gang_scheduler: who finds the places of gangs.
-        metrics: where the passes are counted.
+        gang_scheduler: the scheduler of gangs.
+        metrics: counts the reconciles.
     """
 
     def __init__(
@@ -81,20 +81,20 @@ class Engine:
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """The watches of every scope, and of what is in no namespace."""
+        """The watches of every scope, and of cluster-wide kinds."""
         return (*(informer for scope in self._scopes.values() for informer in scope), *self._cluster_wide)
 
     def figures(self) -> Figures:
-        """Return what is true of all clusters and of the queue now; only a leader's passes keep it so."""
+        """Return the figures of all clusters and of the queue; only a leader keeps them up to date."""
         return figures_of(self._parents, self._reconciler.report_of, self._queue.overdue(), self._clock.wall())
 
     async def run(self, lead: asyncio.Event) -> None:
-        """Run forever: the lists are kept warm at once, clusters are reconciled when this replica leads.
+        """Run forever: fill the caches immediately, and reconcile clusters while this replica leads.
 
-        Nothing of a scope is reconciled before all its lists are in, because absence would be misread.
+        A scope is not reconciled before its lists are complete: objects would seem to be missing.
 
         Raises:
-            HistoryLostError: the API server has lost its newest history, so that nothing known can be relied on.
+            HistoryLostError: the API server has lost its newest history, so that the caches cannot be relied on.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -125,11 +125,11 @@ class Engine:
     async def _reconcile(self, key: Key) -> float | None:
         scope = self._scope_of(key)
         if scope not in self._synced:
-            return None  # what is not known yet would be taken for gone
+            return None  # objects that are not listed yet would seem to be missing
         return await self._reconciler.reconcile(key)
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take in an event of a TFCluster."""
+        """Process an event of a TFCluster."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
@@ -139,7 +139,7 @@ class Engine:
             self._queue.mark(key, urgent=True, ahead=self._reconciler.heard_of(key, metadata["uid"]))
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
-        """Take in which TFClusters there were: what else was known then has vanished while nobody watched."""
+        """Process a list of the TFClusters: others that were known before were deleted while the watch was down."""
         for key, uid in self._parents.known().items():
             known = self._parents.version_of(key) <= counted.version
             if known and uid not in counted.uids and namespace in {None, key[0]}:
@@ -158,7 +158,7 @@ class Engine:
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)
         if not labelled[1]:
-            # Another's NetworkPolicy, or the namespace's copy of the resolver: every cluster there depends on it.
+            # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.
             for key in self._parents.known():
                 if key[0] == labelled[0]:
                     self._queue.mark(key)

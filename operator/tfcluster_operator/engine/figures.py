@@ -1,4 +1,4 @@
-"""What is true of all clusters at the moment when somebody asks for the metrics."""
+"""The figures of all clusters at the time of a scrape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def figures_of(
     overdue: tuple[int, float],
     now: float,
 ) -> Figures:
-    """Work out the gauges: a few look-ups for each cluster, none for a pod."""
+    """Compute the gauges: a few look-ups per cluster, and none per pod."""
     conditions: Counter[tuple[str, ...]] = Counter()
     not_ready: Counter[tuple[str, ...]] = Counter()
     waiting: Counter[tuple[str, ...]] = Counter()
@@ -49,7 +49,7 @@ def figures_of(
     return Figures(
         conditions=conditions,
         not_ready=not_ready,
-        # Times that the API server or an earlier operator wrote down might be ahead of ours, never here.
+        # Times from the API server or an earlier operator can be in the future; the minima here start at now.
         not_ready_oldest=now - not_ready_since,
         waiting=waiting,
         waiting_oldest={reason: now - since for reason, since in waiting_since.items()},

@@ -1,8 +1,8 @@
-"""What people are told of the passes: the log and the metrics.  Nothing here decides anything.
+"""The log and the metrics of reconciles.  Nothing here decides anything.
 
-One line an outcome: what a reconcile did, what it was rejected, which failures it counted, and each change of Ready.  A
-line names objects and reasons.  It never quotes a template or a task's own output: what a program prints when it fails,
-or a server when it rejects a field, might be a secret.
+One line per outcome: what a reconcile did, what was rejected, which failures it counted, and each change of Ready.  A
+line has object names and reasons.  It never quotes a template or a task's output: a failing program's output, or the
+server's message about a rejected field, might contain a secret.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tfcluster_operator.report.status import waiting_since
 
 _log = logging.getLogger(__name__)
 
-#: Why a pod that is to have a successor is deleted; the successor is then made because there is none.
+#: Why a pod that is to be replaced is deleted; its replacement is then created because the pod is missing.
 _REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.RESTARTED_TOGETHER)
 
 
 @dataclass(slots=True)
 class Account:
-    """What is remembered of one cluster in order to tell of it; times are of a clock that never steps.
+    """The journal's state of one cluster; times are of a monotonic clock.
 
-    ``epoch`` is the one that was published last, None before the first pass.  ``heard_at`` is when an edit was heard
-    that no pass has looked at yet, ``changed_at`` when the change was heard that some running pod is not told of yet.
-    ``rejected`` is what was told to be rejected and has not passed since: generation, gate and reason.  ``placed_at``
-    is when it last stopped to wait for quota or places, in seconds since the epoch.
+    ``epoch`` is the one published last, None before the first reconcile.  ``heard_at`` is the time of the first edit
+    that was not reconciled yet, ``changed_at`` that of the first change that some running pod was not notified of yet.
+    ``refused`` are the logged rejections that have not succeeded since: generation, gate and reason.  ``placed_at`` is
+    when it last stopped waiting for quota or nodes, in seconds since the epoch.
     """
 
     generation: int = 0
@@ -49,7 +49,7 @@ class Account:
     placed_at: float = 0.0
 
     def hear(self, generation: int, now: float) -> bool:
-        """Note that an event told of this generation; return whether it is news."""
+        """Note the generation in an event; return whether it is new."""
         if generation == self.generation:
             return False
         self.generation = generation
@@ -58,11 +58,11 @@ class Account:
 
 
 class Journal:
-    """Tells of passes.
+    """Logs and counts reconciles.
 
     Args:
-        metrics: where things are counted.
-        elapsed: seconds, by a clock that never steps.
+        metrics: the counters.
+        elapsed: seconds, by a monotonic clock.
     """
 
     def __init__(self, metrics: Metrics, elapsed: Callable[[], float]) -> None:
@@ -70,13 +70,13 @@ class Journal:
         self._elapsed = elapsed
 
     def pass_begins(self, account: Account, actions: Iterable[Action]) -> None:
-        """Note what a reconcile is about to do: a change of a view has been on its way since it was heard of."""
+        """Note what a reconcile is about to do: the delay of a changed view counts from the event of the change."""
         heard_at, account.heard_at = account.heard_at, None
         if account.changed_at is None and any(action.reason == reasons.VIEW_CHANGED for action in actions):
             account.changed_at = self._elapsed() if heard_at is None else heard_at
 
     def failures_counted(self, cluster: TFCluster, ledger: Ledger) -> None:
-        """Tell of the failures that were written down a moment ago."""
+        """Log the failures that were just recorded."""
         if not ledger.failures:
             return
         tasks: dict[str, list[str]] = defaultdict(list)
@@ -92,7 +92,7 @@ class Journal:
     def carried_out(
         self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
     ) -> None:
-        """Tell of what a reconcile did and what it was rejected; what continues being rejected is told once."""
+        """Log what a reconcile did and what was rejected; a rejection that repeats is logged once."""
         cluster, done = roster.cluster, outcome.actions
         for action in done:
             if (reason := _replacement(action, roster, ledger)) in REPLACEMENTS:
@@ -102,7 +102,7 @@ class Journal:
             counts = Counter(action.reason for action in done)
             _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
         refused = {(cluster.generation, gate, one.reason): one for gate, one in outcome.refused.items()}
-        # Between two tries nothing is rejected; it is over when something passes the gate, or after an edit.
+        # A rejection is over once a request succeeds at the gate, or after an edit; not between two tries.
         passed = {step.gate for step in outcome.done}
         known = {one for one in account.refused if one[0] == cluster.generation and one[1] not in passed}
         if found := [finding for key, finding in refused.items() if key not in known]:
@@ -112,7 +112,7 @@ class Journal:
         account.refused = known | refused.keys()
 
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Tell of a status that was written: a verdict, a change of Ready."""
+        """Log a written status: a verdict, a change of Ready."""
         self.status_write("written")
         old, new = conditions.by_type(before), conditions.by_type(status)
         for kind in (SUCCEEDED, FAILED):
@@ -126,11 +126,11 @@ class Journal:
             _tell(cluster, f"Ready is {is_now[0]}: {is_now[1]}", reasons=[is_now[1]])
 
     def status_write(self, outcome: str) -> None:
-        """Count a try to write a status."""
+        """Count an attempt to write a status."""
         self._metrics.status_writes.labels(outcome).inc()
 
     def status_refused(self, cluster: TFCluster, words: str, *, again: bool) -> None:
-        """Tell of a status that the server rejected; what continues being rejected is told once."""
+        """Log a status that the server rejected; a rejection that repeats is logged once."""
         self.status_write("refused")
         if not again:
             message = f"the status cannot be written: {errors.masked(words)}"
@@ -139,11 +139,11 @@ class Journal:
     def pass_ends(
         self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float
     ) -> None:
-        """Note what is true when a reconcile has done what it could; now is in seconds since the epoch."""
+        """Update the cluster's figures at the end of a reconcile; now is in seconds since the epoch."""
         if waiting_since(roster.cluster.status) and not waiting_since(status):
             account.placed_at = now
         account.tasks = tally.tasks_of(roster, ledger)
-        # Not when it is written: two edits within a second are one status.
+        # Count it now and not when the status is written: two edits within a second are one status.
         before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch
         account.epoch = int(status["epoch"])
         if account.epoch > int(before or 0):
@@ -160,14 +160,14 @@ class Journal:
 
 
 def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
-    """Return why an action replaces a pod, "" where it replaces none; each pod is replaced by one action."""
+    """Return why an action replaces a pod, "" if it does not; each pod is replaced by one action."""
     match action:
         case Create(reason=reason):
             return reason
         case Delete(kind="Pod", reason=reason) if reason in _REPLACED_BY_DELETION:
             return reason
         case Patch(kind="Pod", reason=reasons.POD_KEPT, uid=uid):
-            # The pod that failed for all of its scope is kept, and its successor is one of a task without a pod.
+            # The pod whose failure restarts its scope is kept, and its replacement is that of a missing pod.
             together = (
                 place.pod.incarnation != ledger.of(job).incarnation
                 for job, places in roster.places.items()

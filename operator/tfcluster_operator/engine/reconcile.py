@@ -1,6 +1,6 @@
-"""One pass over one cluster, whatever caused it: observe, plan, carry out, report.
+"""One reconcile of one cluster, for any cause: observe, plan, carry out, report.
 
-Read this first.  Every decision is created by pure functions (packages life, plan and report); this is their order.
+Read this first.  Pure functions (packages life, plan and report) make every decision; this is their order.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from tfcluster_operator.report.status import deleting_status, invalid_status, is
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
-#: How long (seconds) nothing is reported of a cluster that is on its way to be ready, for the first time or again.
+#: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
 _ON_ITS_WAY: Final = 1.0
-#: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
+#: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be deleted, and how many of them are looked at.
 _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
-#: A cluster of more tasks gives the others a turn between the parts of its pass.
+#: A cluster with more tasks yields to others between the parts of its reconcile.
 _LARGE: Final = 500
-#: So many turns of the loop: in the first the bytes of a request are read, in the next ones it is answered.
+#: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
 _TURNS: Final = 3
 
 _REPLICAS: Final = attrgetter("replicas")
@@ -64,18 +64,18 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a cluster between passes.
+    """The state of a cluster between reconciles.
 
-    ``pending`` is the newest status that is not written yet: a report, which a crash may lose.  What must not be lost
-    is written before anything is done on its strength.  ``version`` is the resourceVersion that a status is worked out
-    from.
+    ``pending`` is the newest status that is not written yet: a report, which a crash can lose.  Records that must not
+    be lost are written before anything depends on them.  ``version`` is the resourceVersion that the status is based
+    on.
     """
 
     uid: str
     version: str = ""
-    #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
+    #: Set by an event of the TFCluster itself: until the first reconcile after it, the cluster is known to exist.
     heard_of: bool = True
-    #: Whether it has had a reconcile before, so that what is to be created was there, and somebody took it.
+    #: Whether it was reconciled before: then an object that is missing was created earlier and has been deleted.
     visited: bool = False
     pending: Mapping[str, Any] | None = None
     untold: list[Action] = field(default_factory=list)
@@ -84,16 +84,16 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
-    #: What was declared in the pass before, and the last field of each job that an edit changed since.
+    #: The declaration in the last reconcile, and the last field of each job that an edit changed since.
     declared: TFCluster | None = None
     edited: Mapping[str, str] = field(default_factory=dict)
-    #: The newest roster and the changes of the stores that it takes in.
+    #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
     rolled_at: int = -1
-    #: Why the status could not be written, where an event told so.
+    #: Why the status could not be written, if an Event has this.
     refusal: str = ""
     status_written_at: float = float("-inf")
-    #: When a cluster that is on its way to be ready is reported on all the same, None where none is or all is told.
+    #: When to report a cluster that is becoming ready in any case; None if none is or everything is reported.
     told_by: float | None = None
     looked_at_stuck: float = float("-inf")
     looked_at_blocked: float = float("-inf")
@@ -101,15 +101,15 @@ class _Memory:
 
 
 class Reconciler:
-    """The passes over all clusters.
+    """Reconciles all clusters.
 
     Args:
         client: the requests.
         parents: the TFClusters.
         stores: their children.
         archive: the resolver as it is delivered into the pods.
-        gang_scheduler: who finds the places of gangs.
-        journal: whom it tells of the passes.
+        gang_scheduler: the scheduler of gangs.
+        journal: logs and counts reconciles.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Reconciler:
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> bool:
-        """Note that the API server has just told of this TFCluster; return whether it is new or was edited."""
+        """Note an event of this TFCluster from the API server; return whether it is new or was edited."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             self._stores.blocking.pop("" if memory is None else memory.uid, None)
@@ -142,21 +142,21 @@ class Reconciler:
         return body is not None and memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
-        """Return the newest status of a cluster, written or not, and what is remembered to tell of it."""
+        """Return the newest status of a cluster, written or not, and the journal's state of it."""
         memory = self._memories.get(key)
         if memory is None:
             return self._durable(key), Account()
         return self._durable(key) if memory.pending is None else memory.pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one cluster nearer to what is declared.
+        """Reconcile one cluster with its declaration.
 
         Returns:
-            Seconds until it wants another look, or None where events are enough.
+            Seconds until the next reconcile, or None if events are sufficient.
 
         Raises:
-            RetryLater: the API server rejected or did not answer; the condition says so where it could be written.
-            NextPart: there is more to do than one reconcile does, and nothing stands in its way.
+            RetryLater: the API server rejected or did not answer; the condition says so if it could be written.
+            NextPart: there is more to do than one reconcile does, and nothing blocks it.
         """
         body = self._parents.get(key)
         if body is None or not is_ours(body):
@@ -188,7 +188,7 @@ class Reconciler:
             return await self._pass(key, cluster, memory)
         finally:
             if not _is_large(cluster):
-                # Of a small one it costs more memory than it saves time.
+                # For a small cluster this costs more memory than it saves time.
                 memory.roll = None
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
@@ -199,8 +199,8 @@ class Reconciler:
         blocked = await self._look_at_blocked_names(cluster, memory)
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, known, memory)
-        # An event of a moment ago proves little: it might be the echo of our own status, behind which it is deleted.
-        # Where pods are lost, somebody might be deleting everything, and our watch of TFClusters lag behind.
+        # A recent event proves little: it might come from our own status write, and a deletion might follow.
+        # If pods are lost, a deletion of everything might be in progress, and our watch of TFClusters might lag behind.
         doubtful = planned.creates and (memory.visited or known.tells_more_than(written))
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
@@ -209,14 +209,14 @@ class Reconciler:
         entered = enter_deletions(roster, known, planned.actions)
         first = entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock())
         if first:
-            # A failure is counted before its pod goes; the plan is carried out on what the API server has.
+            # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
             known = entered
             try:
                 status = await _status_of(roster, known, planned, planned.findings, self._clock(), changed)
                 if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                     return again
                 self._journal.failures_counted(cluster, known)
-                # The status of one that no longer exists, is being deleted, or has another's name is not written so.
+                # The write fails if the TFCluster no longer exists, is being deleted, or is another one.
                 known_to_exist = True
             except errors.ApiError:
                 unwritten = True
@@ -237,7 +237,7 @@ class Reconciler:
             await self._tell(cluster, done)
             return None
         known = enter_done(roster, known, done)
-        # What a queue grants in the meantime is for the next reconcile: these views, and this ledger, are not of that.
+        # Quota admitted in the meantime is for the next reconcile: these views and this ledger do not include it.
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
@@ -251,7 +251,7 @@ class Reconciler:
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
         waits = (*waits, *(seconds for seconds, _ in doubts))
-        # Who holds a name might be another TFCluster's object, whose events wake that one and not us.
+        # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
         blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None
         return min(
@@ -259,7 +259,7 @@ class Reconciler:
         )
 
     async def _when_leaving(self, key: Key, uid: str) -> float | None:
-        """Ask whether a TFCluster is gone or going; give the seconds until the pass that makes of it what is to be."""
+        """Check whether a TFCluster is deleted or terminating; return the seconds until the next reconcile, or None."""
         if not await self._parents.is_leaving(key, uid):
             return None
         if self._parents.is_buried(uid):
@@ -273,7 +273,7 @@ class Reconciler:
         roster, now = await self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
-            # The event that says that they are deleted might have been lost.
+            # The event of their deletion might have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await self._executor.look_at("Pod", pod.meta.name, cluster)
@@ -281,14 +281,14 @@ class Reconciler:
         return roster, bool(stuck)
 
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
-        """Take stock, enter what has completed, and plan; the others get a turn between the parts of a large pass."""
+        """Update the ledger and build the plan; others run between the parts of a large cluster's reconcile."""
         cluster, now = roster.cluster, self._clock()
         known = take_stock(roster, known, now)
         roster = roster.completed_by(known)
         await _breathe(cluster)
         memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
-            # An edit, or a pod that went and left room, may let pass what was rejected.
+            # An edit, or a deleted pod that freed resources, can let a rejected write succeed.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
         planning = plan_in_turns(roster, known, memory.views.of_jobs, now, holds=memory.holds)
@@ -317,7 +317,7 @@ class Reconciler:
         return bool(blocking)
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
-        """Write the status if it differs and it is time, then tell what was done; or say when to come back."""
+        """Write the status if it differs and is due, then log what was done; or return when to reconcile again."""
         if self._durable(key) != status:
             if (due_in := self._report_due_in(key, status, memory)) > 0:
                 memory.pending = status
@@ -333,12 +333,12 @@ class Reconciler:
     def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
         """Return the seconds until a report can be written.
 
-        A cluster that was just created, or was ready a moment ago, and that only lacks ready tasks is ready soon: one
-        report has all of that.
+        A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
+        report covers all of that.
         """
         due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
-        # An operator that finds the objects there tells at once: one before it has put the report off already, and died
-        # with it.  The event of their creation died, too.
+        # An operator that finds existing objects reports immediately: an earlier one might have put off the report and
+        # crashed before it wrote it, or the Event of their creation.
         created = any(action.reason == reasons.CREATED for action in memory.untold)
         known = self._durable(key)
         new = created and not known.get("observedGeneration")
@@ -354,7 +354,7 @@ class Reconciler:
     async def _write(
         self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory, *, urgent: bool = False
     ) -> float | None:
-        """Write the status now; give None, or the seconds until another pass where it is not there as it was meant."""
+        """Write the status now; return None, or the seconds until the next reconcile if it was not written."""
         before = self._durable(key)
         memory.status_written_at = self._clock()
         try:
@@ -366,7 +366,7 @@ class Reconciler:
             return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
             self._journal.status_write("conflict")
-            # Somebody wrote in the meantime, the spec or a condition of theirs: what they wrote is looked at first.
+            # The spec or a condition was changed in the meantime: read that first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
         except errors.UnreachableError:
             self._journal.status_write("unanswered")
@@ -374,7 +374,7 @@ class Reconciler:
         except errors.ApiError as error:
             self._journal.status_refused(cluster, str(error), again=str(error) == memory.refusal)
             if str(error) != memory.refusal:
-                # While the status cannot be written, an event is the only way to say so.
+                # While the status cannot be written, only an Event can report this.
                 memory.refusal = str(error)
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
                 await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
@@ -421,7 +421,7 @@ class Reconciler:
                 await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
 
-#: Whoever holds the name, or has made something else under it, might be none of whose events we hear.
+#: The operator might not receive events of the name's holder, or of another object that was created under it.
 _TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _WARNINGS: Final = (
     reasons.POD_FAILED,
@@ -431,7 +431,7 @@ _WARNINGS: Final = (
     reasons.QUOTA_WITHDRAWN,
     reasons.FORCED,
 )
-#: What follows of itself from what an event tells already.
+#: Direct consequences of actions that other Events report already.
 _UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
@@ -496,7 +496,7 @@ def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> di
 
 
 def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
-    """Raise what the queue is to make of a pass that could not do everything: wait, or go on with the next part."""
+    """Raise the exception for the queue after an incomplete reconcile: retry later, or continue with the next part."""
     if outcome.cut_off or unwritten:
         raise RetryLater(outcome.cut_off or "the status could not be written")
     if planned.partial and outcome.actions and not outcome.refused and not outcome.again:

@@ -1,6 +1,6 @@
-"""The copies of the resolver that no pod mounts any more: they are deleted once an hour.
+"""Deletes, once an hour, the resolver's ConfigMaps that pods no longer mount.
 
-All pods of a namespace mount the same copy, so it belongs to no TFCluster.  A reconcile makes it, and puts it back.
+All pods of a namespace mount the same ConfigMap, so no TFCluster owns it.  A reconcile creates and restores it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.resolver_copy import unneeded
 
-#: Another replica that led a moment ago might have made the copy of its version, and not the pods that mount it.
+#: Another replica that led recently might have created its version's ConfigMap, but not yet the pods that mount it.
 _EVERY: Final = 3600.0
 
 _log = logging.getLogger(__name__)
 
 
 class ResolverSweep:
-    """Deletes the copies that nobody needs.
+    """Deletes the resolver's ConfigMaps that are not needed.
 
     Args:
         parents: the TFClusters.
         stores: what exists.
-        executor: who deletes.
-        current: the name of the copy that new pods mount.
+        executor: deletes them.
+        current: the name of the ConfigMap that new pods mount.
     """
 
     def __init__(self, parents: Parents, stores: Stores, executor: Executor, current: str) -> None:
@@ -46,7 +46,7 @@ class ResolverSweep:
             await asyncio.sleep(_EVERY)
             for namespace in filter(is_known, self._stores.namespaces_with_copies()):
                 for copy in self._unneeded(namespace):
-                    # While another one was deleted, it might have come to be needed.
+                    # It might have become needed while another one was deleted.
                     if copy in self._unneeded(namespace):
                         await self._delete(copy)
 

@@ -1,11 +1,11 @@
-"""The keyed work queue: each key is worked on by one worker at a time, however often it was marked.
+"""The keyed work queue: one worker at a time processes a key, however often it was marked.
 
-A key can be marked now or for later; the earlier mark wins.  Between two passes of one key lies a rest that grows with
-what the last pass cost, so that a thousand pod events do not make a thousand passes over a thousand pods; a mark that
-is urgent (the user edited the TFCluster) skips the rest.  A pass that fails is repeated with growing pauses.
+A key can be marked now or for later; the earlier mark wins.  Between two reconciles of one key is a rest that grows
+with the duration of the last one, so that a thousand pod events do not cause a thousand reconciles of a thousand pods;
+an urgent mark (the user edited the TFCluster) skips the rest.  A failed reconcile is retried with growing back-off.
 
-Where many keys wait, those that are to be built (something was declared, or lost) come before those of which there is
-something to tell, but for every eighth pass.
+If many keys wait, those with something to create (declared or lost) come before those with only something to report,
+except for every eighth reconcile.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ Key = TypeVar("Key", bound=Hashable)
 _NEVER: Final = float("inf")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
-#: While the API server is away: when it is back, the status should tell the truth within seconds.
+#: While the API server is unavailable: when it is back, the status should be correct within seconds.
 _LONGEST_OUTAGE_PAUSE: Final = 3.0
-#: A key rests this many times as long as its last pass took.
+#: A key rests this many times as long as its last reconcile took.
 _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
-#: The longest rest of a key that is ahead, in seconds: a slow server makes passes long, and what is lost is missed.
+#: The longest rest of a key that is ahead, in seconds: a slow server makes reconciles long, and lost pods are urgent.
 _LONGEST_REST_AHEAD: Final = 0.1
-#: Of so many passes one is of a key that others are ahead of, if there is one.
+#: One of this number of reconciles is for a key that is not ahead, if there is one.
 _OTHERS_EVERY: Final = 8
-#: Rests that are over are dropped when there are more than this.
+#: Expired rests are dropped when there are more than this.
 _RESTING_AT_MOST: Final = 1_000
 #: Entries that an earlier mark has made stale are swept out of the heap when there are more than this.
 _STALE_AT_MOST: Final = 64
 
 
 class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
-    """The pass could not finish for a reason that is already told; it is repeated with growing pauses."""
+    """The reconcile could not finish for a reason that is already reported; it is retried with growing back-off."""
 
 
 class NextPart(Exception):  # noqa: N818 - it is a wish, not an error of the program
-    """The pass did one part of what is to be done: the next comes after whoever waits already, without a rest."""
+    """The reconcile did one part: the next part follows without a rest, after the keys that already wait."""
 
 
 class WorkQueue(Generic[Key]):
     """A queue of keys.
 
     Args:
-        work: one reconcile over one key; it gives the seconds until the key wants another pass, or None.
+        work: one reconcile of one key; it returns the seconds until the next reconcile, or None.
         clock: seconds, monotonic.
-        took: told of each reconcile: how many seconds it took, and that it was done, is retried, or has failed.
+        took: called after each reconcile with its duration in seconds and the outcome: done, retried or failed.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class WorkQueue(Generic[Key]):
         self._took = took
         #: When each key is due, and whether it is ahead.
         self._due: dict[Key, tuple[float, bool]] = {}
-        #: By whether they are ahead: the keys in the order in which they are due.
+        #: The keys by due time, separately for those that are ahead and the others.
         self._orders: dict[bool, list[tuple[float, int, Key]]] = {True: [], False: []}
         self._sequence = 0
         self._popped = 0
         self._busy: set[Key] = set()
         self._marked_while_busy: dict[Key, tuple[float, bool, bool]] = {}
-        #: Until when each key rests; the other if it is ahead.
+        #: Until when each key rests; the second time applies if it is ahead.
         self._rest_until: dict[Key, tuple[float, float]] = {}
         self._failures: dict[Key, int] = {}
         self._wake = asyncio.Event()
 
     def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False, ahead: bool = False) -> None:
-        """Ask for a reconcile over a key."""
+        """Request a reconcile of a key."""
         due = self._clock() + after
         if key in self._busy:
             known, was_urgent, was_ahead = self._marked_while_busy.get(key, (due, False, False))
@@ -106,22 +106,22 @@ class WorkQueue(Generic[Key]):
         self._wake.set()
 
     def overdue(self) -> tuple[int, float]:
-        """Tell how many keys are due and wait for their turn, and for how many seconds the first of them has waited."""
+        """Return how many keys are overdue, and for how many seconds the first of them has waited."""
         now = self._clock()
         waits = [now - due for due, _ in self._due.values() if due <= now]
         return len(waits), max(waits, default=0.0)
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a key that no longer exists."""
+        """Drop the state of a key that no longer exists."""
         self._rest_until.pop(key, None)
         self._failures.pop(key, None)
 
     async def run(self, workers: int) -> None:
-        """Work forever, on so many keys at once."""
+        """Process keys forever, with this number of workers."""
         free = asyncio.Semaphore(workers)
         async with asyncio.TaskGroup() as passes:
             while True:
-                # The place first: between the pop of a key and its reconcile nothing must wait, or it is started twice.
+                # Acquire first: between the pop of a key and its reconcile nothing must wait, or it is started twice.
                 await free.acquire()
                 key = await self._next()
                 self._busy.add(key)
@@ -139,7 +139,7 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             wait = None if soonest == _NEVER else soonest - now
-            # Not wait_for(), which on Python 3.11 loses a cancellation that comes together with the event.
+            # Not wait_for(): on Python 3.11 it loses a cancellation that arrives together with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
@@ -162,7 +162,7 @@ class WorkQueue(Generic[Key]):
             self._failures.pop(key, None)
         except RetryLater as wish:
             outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
-            # An outage makes every cluster say so every few seconds: it is told once for each.
+            # In an outage every cluster fails every few seconds: log it once for each.
             level = logging.INFO if self._failures[key] == 1 else logging.DEBUG
             _log.log(level, "tried again: %s", errors.masked(str(wish)), extra=_fields(key))
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others

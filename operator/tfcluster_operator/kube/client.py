@@ -1,9 +1,9 @@
-"""The narrow seam to the API server: one session, one request method, errors by name.
+"""The interface to the API server: one session, one request method, errors by name.
 
-Requests are tried again while the server does not answer, has no room (429, 503, 504), disagrees with itself (409 for a
-create) or, when they only read, fails in any way; the pauses grow and are jittered, the time is bounded.  A write that
-the server fails at (500) is not tried again here: a webhook that is down stays so for longer than a reconcile should
-wait. What a caller sees is an answer, a rejection by name, or UnreachableError.
+Requests are retried while the server does not answer, is overloaded (429, 503, 504), reports a conflict on a create
+(409) or, for reads only, fails in any way; the back-off grows and is jittered, the time is bounded.  A write that fails
+with 500 is not retried here: a failing webhook stays so for longer than a reconcile should wait.  Callers get an
+answer, a rejection by name, or UnreachableError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 3.0
-#: What a server says that has no room or no connection now, and might have in a moment.
+#: The status codes of an overloaded or disconnected server, which are retried.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 
@@ -33,13 +33,13 @@ class Client:
     """Requests to one API server.
 
     Args:
-        session: an aiohttp session that knows the credentials; the caller closes it.
+        session: an aiohttp session with the credentials; the caller closes it.
         server: the server's URL, without a path.
         limiter: the window that all requests of the process share.
-        patience: for how long, in seconds, what only reads is tried again.
-        write_patience: the same for a write: the pass that waits for it holds up others, and comes again.
-        fence: called before each write leaves; it raises NotLeadingError where another replica might lead by now.
-        clock: the time; whatever else needs it asks here.
+        patience: for how long, in seconds, reads are retried.
+        write_patience: the same for a write: its reconcile delays others, and is repeated anyway.
+        fence: called before each write is sent; it raises NotLeadingError if another replica might lead by now.
+        clock: the time, also for users of this client.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Client:
 
     @classmethod
     def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
-        """Make a client whose requests are created once and wait for no others: for what has its own idea of time."""
+        """Return a client that sends each request once and without a limit, for callers with their own timing."""
         return cls(session, server, AdaptiveLimiter(), patience=0.0, write_patience=0.0)
 
     async def request(
@@ -79,25 +79,25 @@ class Client:
         patience: float | None = None,
         within: float | None = None,
     ) -> bytes:
-        """Make one request.
+        """Send one request.
 
         Args:
             method: the HTTP method.
             path: the path on the server.
-            body: what to send, as JSON; None sends nothing.
+            body: what to send, as JSON; None for an empty body.
             params: the query.
-            content_type: the kind of the body.
-            accept: the kinds of answer that are understood.
-            urgent: False for what only reports, and waits for what builds.
-            patience: for how long, in seconds, it is tried again; None for the usual time.
-            within: seconds until one answer must be in; None for the usual time.
+            content_type: the content type of the body.
+            accept: the accepted content types.
+            urgent: False for reports, which wait for requests that build clusters.
+            patience: for how long, in seconds, it is retried; None for the usual time.
+            within: seconds until one answer must arrive; None for the usual time.
 
         Returns:
             The response's body.
 
         Raises:
             ApiError: the server rejected, or failed.
-            UnreachableError: the server gave no answer in time.
+            UnreachableError: the server did not answer in time.
             NotLeadingError: it is a write, and another replica might lead by now.
         """
         data = None if body is None else msgspec.json.encode(body)
@@ -132,7 +132,7 @@ class Client:
                     return answer
                 trouble = errors.from_response(status, answer)
                 if method == "POST" and isinstance(trouble, errors.ConflictError):
-                    # A create names no version: the server lost a race of its own, over a quota's count.
+                    # A create does not have a version: the server had a conflict of its own, over a quota's count.
                     trouble = errors.ServerError(status=status, reason=trouble.reason, message=trouble.message)
                 elif status == 429:
                     self._limiter.throttled()
@@ -144,26 +144,26 @@ class Client:
             await asyncio.sleep(wait)
 
     async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
-        """Open a watch and give its events, one line of JSON each.
+        """Open a watch and yield its events, one line of JSON each.
 
         Args:
             path: the path of the list.
             params: the query, with ``watch`` and ``resourceVersion``.
-            silence: how many seconds without a byte mean that the connection is dead.
+            silence: after this many seconds without a byte the connection counts as dead.
 
         Yields:
             The events.
 
         Raises:
             ApiError: the server rejected the watch.
-            UnreachableError: the connection broke or fell silent.
+            UnreachableError: the connection broke or was silent for too long.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
         try:
             async with self._session.get(self._server + path, params=params, timeout=timeout) as response:
                 if response.status >= 400:
                     raise errors.from_response(response.status, await response.read())
-                # Not readline(): aiohttp bounds a line, and a ConfigMap's event is longer than the bound.
+                # Not readline(): aiohttp limits the length of a line, and a ConfigMap's event can be longer.
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)

@@ -1,7 +1,7 @@
-"""The time as decisions see it, which only goes forward whatever is done to the machine's clock; and pauses.
+"""A clock that never steps, for all decisions; and back-off.
 
-The wall clock is read once, at the start; from there on a clock that nobody can set tells how much time has passed.  So
-a step of the machine's clock, by an administrator or by NTP, neither delays nor hurries anything.
+The wall clock is read once, at the start; after that a monotonic clock measures the time.  So a step of the machine's
+clock, by an administrator or by NTP, does not delay or trigger anything.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 class Clock:
     """Two readings of one clock.
 
-    ``wall`` gives seconds since the epoch, as statuses and events spell them; ``elapsed`` gives seconds since some
-    moment before the start.  Both advance together and never step.
+    ``wall`` returns seconds since the epoch, for statuses and events; ``elapsed`` returns seconds since a moment before
+    the start.  Both advance together and never step.
     """
 
     wall: Callable[[], float]
@@ -26,7 +26,7 @@ class Clock:
 
 
 def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
-    """Make a clock that reads ``wall`` once, now, and advances by ``elapsed``.
+    """Return a clock that reads ``wall`` once, now, and then advances as ``elapsed`` does.
 
     Args:
         wall: seconds since the epoch, by a clock that can step.
@@ -37,24 +37,24 @@ def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
 
 
 class Backoff:
-    """Pauses, in seconds, that double up to the longest, with jitter."""
+    """Delays, in seconds, that double up to the longest, with jitter."""
 
     def __init__(self, first: float, longest: float) -> None:
         self._first = self._pause = first
         self._longest = longest
 
     def next(self, at_least: float = 0.0) -> float:
-        """Return the next one."""
+        """Return the next delay."""
         pause, self._pause = max(self._pause, at_least), min(self._longest, self._pause * 2)
         return pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
 
     def reset(self) -> None:
-        """Begin with the first again."""
+        """Start with the first delay again."""
         self._pause = self._first
 
 
 def _since_boot() -> float:
-    # CLOCK_MONOTONIC stands still while a machine sleeps; a Lease that others can take does not.
+    # CLOCK_MONOTONIC stops while a machine sleeps, but a Lease that others can take expires.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""The TFClusters: those that kopf's watch told of, and the requests that concern them."""
+"""The TFClusters that kopf's watch reported, and the requests that concern them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOMBSTONES: Final = 5_000
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
 
 
-#: A server that cannot give metadata alone gives the whole objects.
+#: A server that cannot return metadata only returns the whole objects.
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _PAGE: Final = "500"
 _TIMEOUT: Final = 30.0
@@ -42,7 +42,7 @@ _Items = TypeVar("_Items")
 
 class _Page(msgspec.Struct, Generic[_Items]):
     metadata: ListMeta
-    # The API server spells an empty list of metadata as null.
+    # The API server sends null for an empty list of metadata.
     items: list[_Items] | None = None
 
 
@@ -55,17 +55,17 @@ class _Resources(msgspec.Struct):
 
 
 class Census(NamedTuple):
-    """The UIDs of the TFClusters that there were, and the resourceVersion at which they were counted."""
+    """The UIDs of all existing TFClusters, and the resourceVersion of that list."""
 
     uids: set[str]
     version: int
 
 
 class Parents:
-    """Every TFCluster known, as the API gave it but for who wrote what, by namespace and name.
+    """Every known TFCluster as the API returned it, without managedFields, by namespace and name.
 
     The watches of the children might be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
-    remembers what is deleted.
+    remembers what was deleted.
 
     Args:
         client: the requests.
@@ -73,7 +73,7 @@ class Parents:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        #: The UIDs of deleted ones, so that a late word of one does not bring it back.
+        #: The UIDs of deleted TFClusters, so that a late event does not restore one.
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._bodies: dict[Key, Mapping[str, Any]] = {}
         self._keys: dict[str, Key] = {}
@@ -91,7 +91,7 @@ class Parents:
         return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
 
     def version_of(self, key: Key) -> int:
-        """Return the resourceVersion in which a TFCluster is known."""
+        """Return the resourceVersion of the known version of a TFCluster."""
         return int(self._bodies[key]["metadata"]["resourceVersion"])
 
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
@@ -99,14 +99,14 @@ class Parents:
         return (body for key, body in self._bodies.items() if key[0] == namespace)
 
     def put(self, body: Mapping[str, Any]) -> bool:
-        """Take in a TFCluster; return whether it says anything new."""
+        """Store a TFCluster; return whether it contains anything new."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         known = self._bodies.get(key)
         if metadata["uid"] in self._deleted:
             return False
         if known is not None:
-            # Also of another UID: what is older is a predecessor of the same name, told of late.
+            # Also with another UID: an older version belongs to a predecessor of the same name.
             if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
                 return False
             if known["metadata"]["uid"] != metadata["uid"]:
@@ -116,7 +116,7 @@ class Parents:
         return True
 
     def bury(self, uid: str) -> None:
-        """Note that an event or a list showed a TFCluster to be deleted: whatever comes of it later is old."""
+        """Note that an event or a list showed that a TFCluster was deleted: later events of it are outdated."""
         self._deleted[uid] = None
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
@@ -126,31 +126,31 @@ class Parents:
         return uid in self._deleted
 
     def wants_children(self, key: Key, uid: str) -> bool:
-        """Return whether, as far as is known, a TFCluster is there and nobody has asked for its deletion."""
+        """Return whether, as far as is known, a TFCluster exists and is not being deleted."""
         body = self._bodies.get(key)
         return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" not in body["metadata"]
 
     def remove(self, key: Key, uid: str) -> None:
-        """Take out a TFCluster that is no longer there; one re-created under its name stays."""
+        """Remove a TFCluster that no longer exists; one re-created under its name stays."""
         known = self._bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
             del self._bodies[key]
         self._keys.pop(uid, None)
 
     async def is_leaving(self, key: Key, uid: str) -> bool:
-        """Ask the API server whether a TFCluster no longer exists, is being deleted, or another one has its name.
+        """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
 
-        One that no longer exists is buried: see :meth:`bury`.
+        If it no longer exists, it is noted as deleted: see :meth:`bury`.
         """
         found = await self._read(key, _Item)
         if found is None or found.metadata.uid != uid:
-            # A list that was taken before its deletion might come after this.
+            # A list from before its deletion might arrive after this.
             self.bury(uid)
             return True
         return found.metadata.deletion_timestamp is not None
 
     async def read_again(self, key: Key, uid: str) -> bool:
-        """Read a TFCluster again, whatever kopf's watch is at; return whether it says anything new."""
+        """Read a TFCluster again, independently of kopf's watch; return whether it contains anything new."""
         found = await self._read(key, dict[str, Any])
         return found is not None and found["metadata"]["uid"] == uid and self.put(found)
 
@@ -163,7 +163,7 @@ class Parents:
             The resourceVersion after it.
 
         Raises:
-            ConflictError: it is another object, or somebody wrote to it since that version.
+            ConflictError: it is another object, or it was written to since that version.
             KubeError: the server rejected or did not answer.
         """
         answer = await self._client.request(
@@ -179,15 +179,15 @@ class Parents:
         return str(written["metadata"]["resourceVersion"])
 
     async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
-        """Read a TFCluster; None where it no longer exists.
+        """Read a TFCluster; None if it no longer exists.
 
-        Not by a list of one, where it is there.  That waits until the server's cache has seen what was written to
-        everything else in the meantime, a tenth of a second where many write (Kubernetes: consistent reads from cache).
+        A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
+        server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         """
         try:
             found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
         except errors.NotFoundError:
-            # A server that does not serve the kind says the same of one that is there; it rejects a list, too.
+            # A server without the CRD answers 404 even for an existing object; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
             listed = await self._client.request("GET", path_of(key[0]), params=params)
             found = next(iter(msgspec.json.decode(listed, type=_Page[msgspec.Raw]).items or ()), None)
@@ -195,9 +195,9 @@ class Parents:
 
 
 def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Leave out what no decision reads, which is half of it, and keep each string once for all TFClusters.
+    """Remove fields that no decision reads, about half of the object, and share equal strings between TFClusters.
 
-    An equal spec stays the same object, so that a reader of it sees that it is the same.
+    An equal spec stays the same object, so that readers can compare by identity.
     """
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
@@ -223,10 +223,10 @@ def path_of(namespace: str | None) -> str:
 
 
 async def discover(requests: Client) -> None:
-    """Ask the API server's discovery for the kind, which it might know a moment later than it can list it.
+    """Ask the API server's discovery for the kind; discovery can lag behind the lists.
 
     Raises:
-        NotFoundError: discovery does not know the kind.
+        NotFoundError: discovery does not have the kind.
         KubeError: the server rejected or did not answer.
     """
     answer = await requests.request("GET", _BASE, within=_TIMEOUT)
@@ -235,10 +235,10 @@ async def discover(requests: Client) -> None:
 
 
 async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
-    """Ask the API server which TFClusters there are, by metadata alone: a few hundred bytes each.
+    """List the TFClusters' metadata: a few hundred bytes each.
 
     Raises:
-        NotFoundError: the server does not know the kind.
+        NotFoundError: the server does not have the kind.
         KubeError: the server rejected or did not answer.
     """
     params = {"limit": _PAGE if everything else "1"}

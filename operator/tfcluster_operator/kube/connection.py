@@ -17,41 +17,41 @@ import aiohttp
 
 _log = logging.getLogger(__name__)
 
-#: Where the kubelet keeps the service account's token and the cluster's certificate authorities, and replaces them.
+#: The folder with the service account's token and certificate authorities; the kubelet rotates them.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _READ_AGAIN_AFTER: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: The answers that somebody might still read.
+#: Responses that might still be read.
 _ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the API server is and how it knows us."""
+    """The address of the API server, and the credentials."""
 
     server: str
     """Its URL, without a path."""
 
     context: ssl.SSLContext | None = None
-    """How the server is known and the client certified; None for plain HTTP."""
+    """The server's authorities and the client's certificate; None for plain HTTP."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What every request carries."""
+    """The headers of every request."""
 
     account: Path | None = None
     """The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None."""
 
     observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
-    """What sees every request of every session."""
+    """Middlewares for every request of every session."""
 
 
 class WritesUnderWay:
-    """A middleware that counts the writes sent and not yet answered."""
+    """A middleware that counts the writes in flight."""
 
     def __init__(self) -> None:
         self._count = 0
-        #: Set while no write is under way.
+        #: Set while no write is in flight.
         self.none = asyncio.Event()
         self.none.set()
 
@@ -71,11 +71,11 @@ class WritesUnderWay:
 
 
 def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Make a socket that notices within a minute that nobody is at the other end, also while nothing is sent."""
+    """Return a socket that detects within a minute that the other end is dead, also while nothing is sent."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     while _is_taken(made.fileno()):
-        # Not closed but left to that connection, whose end closes what has its number.
+        # Do not close it: ending the old connection closes this descriptor.
         _end_connection(made.detach())
         made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,11 +86,11 @@ def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Return whether the event loop takes a new file descriptor for that of a connection that it has.
+    """Return whether the event loop takes a new file descriptor for that of an existing connection.
 
-    That connection's descriptor was closed behind the loop's back, as uvloop does now and then where connections fail
-    (https://github.com/MagicStack/uvloop/issues/653): nothing comes from it any more, and each new connection under
-    its number is rejected, until it ends.
+    The old connection's descriptor was closed without the loop, as uvloop sometimes does when connections fail
+    (https://github.com/MagicStack/uvloop/issues/653): it no longer receives data, and the loop rejects each new
+    connection with its number until it ends.
     """
     try:
         asyncio.get_running_loop().remove_reader(descriptor)
@@ -100,7 +100,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _end_connection(descriptor: int) -> None:
-    """End the connection that has this file descriptor, as far as the loop knows: who reads from it tries again."""
+    """End the connection that has this file descriptor in the event loop, so that its reader retries."""
     _log.warning("a connection to the API server was closed unnoticed: what it was for is tried again")
     for answer in list(_ANSWERS):
         transport = None if answer.connection is None else answer.connection.transport
@@ -115,10 +115,10 @@ async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
 
 
 def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-    """Open a session with a pool of connections of its own."""
+    """Open a session with its own connection pool."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=0,  # each watch keeps one forever; how many requests there are at once is the limiter's to say
+            limit=0,  # each watch holds one connection forever; the limiter bounds the number of requests
             ssl=access.context or True,
             keepalive_timeout=90,
             socket_factory=_probed_socket,
@@ -130,7 +130,7 @@ def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> 
 def borrow_session(
     access: Access, lender: aiohttp.ClientSession, *middlewares: aiohttp.ClientMiddlewareType
 ) -> aiohttp.ClientSession:
-    """Open a session that uses another one's connections, and leaves them open when it is closed."""
+    """Open a session that shares another session's connections, and leaves them open when it is closed."""
     return aiohttp.ClientSession(connector=lender.connector, connector_owner=False, **_options(access, middlewares))
 
 
@@ -145,7 +145,7 @@ def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ..
 
 
 class _FreshCredentials:
-    """Gives every request the token that the folder holds now, and trusts the authorities that it holds now."""
+    """Adds the folder's current token to every request, and trusts its current certificate authorities."""
 
     def __init__(self, folder: Path, context: ssl.SSLContext | None) -> None:
         self._folder = folder
@@ -167,10 +167,10 @@ class _FreshCredentials:
             token = (self._folder / "token").read_text(encoding="ascii").strip()
             authorities = (self._folder / "ca.crt").read_text(encoding="ascii") if self._context is not None else ""
             if self._context is not None and authorities != self._authorities:
-                # Those of before are trusted, too, until the process ends: a rotation has a time for both.
+                # The earlier ones stay trusted, too, until the process ends: both are valid during a rotation.
                 self._context.load_verify_locations(cadata=authorities)
         except (OSError, ValueError) as error:
-            # The kubelet might be at it; what was read before might well do.
+            # The kubelet might be replacing it; the earlier token might still be valid.
             if not self._token:
                 raise aiohttp.ClientConnectionError(f"no credentials in {self._folder}: {error}") from error
             _log.warning("the credentials in %s cannot be read, so the last ones are used: %s", self._folder, error)

@@ -1,8 +1,8 @@
-"""Which of several operators acts: the one that holds the Lease, for as long as its own clock lets it.
+"""Leader election: the operator that holds the Lease acts, for as long as its own clock allows.
 
 A holder is judged by how long our own clock has seen its record unchanged, never by the times written in it: they are
-another machine's, and only for people to read.  The rules are those of client-go's leaderelection package.  A leader
-that could not renew in time never leads again; its process ends and is started again as a standby.
+from another machine's clock, and only for people to read.  The rules are those of client-go's leaderelection package.
+A leader that could not renew in time never leads again; its process ends and is restarted as a standby.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfcluster_operator.kube.client import MERGE_PATCH, Client
 
 _log = logging.getLogger(__name__)
 
-#: How often a release is tried: a renewal that was cut off might have changed the version.
+#: How often a release is tried: an interrupted renewal might have changed the version.
 _RELEASES: Final = 3
 _OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
 _TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
@@ -32,13 +32,13 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How the election goes, in seconds."""
+    """The timing of the election, in seconds."""
 
-    #: A record that was unchanged for so long is free to take.
+    #: A record that was unchanged for this long can be taken over.
     duration: int = 15
-    #: A holder acts for so long after it sent its last successful renewal; the rest is for requests under way.
+    #: A holder acts for this long after it sent its last successful renewal; the rest is for requests in flight.
     deadline: float = 10.0
-    #: The pauses between two renewals, after one that failed, and between two looks of a standby.
+    #: The intervals between two renewals, after a failed renewal, and between two reads of a standby.
     renew: float = 2.0
     retry: float = 0.5
     poll: float = 1.0
@@ -48,10 +48,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a Lease says.
+    """The content of a Lease.
 
-    ``holder`` is "" where nobody holds it, and claims it for ``duration`` seconds after each renewal; it came and
-    renewed it by its own clock.  ``version`` is the resourceVersion, "" of a Lease that is to be created.
+    ``holder`` is "" if the Lease is free; a holder claims it for ``duration`` seconds after each renewal.  The times of
+    acquisition and renewal are by the holder's clock.  ``version`` is the resourceVersion, "" of a Lease to be created.
     """
 
     holder: str
@@ -64,48 +64,48 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a candidate has seen: the last record, and until when by our clock another's claim must be honoured."""
+    """The state that a candidate has seen: the last record, and until when by our clock another's claim is valid."""
 
     record: Record | None
     claimed_until: float
 
 
 def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
-    """Take in what was read.
+    """Process a record that was read.
 
-    Where there is no Lease, somebody might have deleted it under a holder, who acts on and makes it again: it is free
-    when nobody did for as long as a claim lasts.
+    A missing Lease might have been deleted while its holder still acts and will re-create it: it is free only after it
+    was missing for the duration of a claim.
     """
     if record is None:
         if before is not None and before.record is None:
             return before
         return Sight(None, now + duration)
     if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
-        # A write to its labels is no renewal; only the version for our own write changes.
+        # A change of its labels is not a renewal; only the version for our own write changes.
         return Sight(record, before.claimed_until)
     free = record.holder in {"", me}
     return Sight(record, _NEVER if free else now + record.duration)
 
 
 def may_take(sight: Sight, *, now: float) -> bool:
-    """Return whether a candidate may claim the Lease that it sees."""
+    """Return whether a candidate can claim the Lease that it sees."""
     return now >= sight.claimed_until
 
 
 def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
-    """Make the record by which a candidate takes the Lease."""
+    """Build the record that claims the Lease for a candidate."""
     stamp = _micro_time(now)
     if record is None:
         return Record(me, duration, stamp, stamp, transitions=0, version="")
     if record.holder == me:
         return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
-    # The field is an int32, and whoever can edit the Lease can write the largest there is.
+    # The field is an int32, and users who can edit the Lease can write the maximum.
     transitions = (record.transitions + 1) % _MOST_TRANSITIONS
     return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
 
 
 def released(record: Record, *, now: float) -> Record:
-    """Make the record by which a holder gives the Lease up."""
+    """Build the record that releases the Lease."""
     stamp = _micro_time(now)
     return replace(record, holder="", duration=1, acquired=stamp, renewed=stamp)
 
@@ -142,7 +142,7 @@ class Lease:
         self._timeout = timeout
 
     async def read(self) -> Record | None:
-        """Return what it says, or None where there is none."""
+        """Return its record, or None if it does not exist."""
         try:
             answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
         except errors.NotFoundError:
@@ -150,10 +150,10 @@ class Lease:
         return _record(msgspec.json.decode(answer, type=_Lease))
 
     async def write(self, record: Record) -> Record:
-        """Write it, if it is still in the record's version, or (no version) if there still is none.
+        """Write it, if it still has the record's version, or create it if the record does not have a version.
 
         Raises:
-            KubeError: one of _OVERTAKEN where somebody else was faster or deleted it.
+            KubeError: one of _OVERTAKEN if another writer was faster or deleted it.
         """
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
@@ -187,16 +187,16 @@ def _record(lease: _Lease) -> Record:
 
 
 class LeaseLostError(Exception):
-    """Another operator might lead from now on; this process has to end."""
+    """Another operator might lead from now on; this process must end."""
 
 
 class Election:
-    """A candidate for a Lease, or (None) an operator that has no rival and acts until it resigns.
+    """A candidate for a Lease; without one (None), an operator without rivals, which acts until it resigns.
 
     Args:
         lease: the Lease.
-        me: our identity, which no other candidate has and no earlier process had.
-        timing: how the election goes.
+        me: our identity, which differs from that of all other candidates and earlier processes.
+        timing: the timing of the election.
         clock: the time.
     """
 
@@ -224,12 +224,12 @@ class Election:
 
     @property
     def acts(self) -> bool:
-        """Whether a write may begin."""
+        """Whether writes are allowed to begin."""
         return self._clock.elapsed() < self._act_until
 
     @property
     def words(self) -> str:
-        """What /readyz says of it."""
+        """The message for /readyz."""
         if self.acts:
             return f"leading: {self._me}"
         if self.leading.is_set():
@@ -254,12 +254,12 @@ class Election:
             await self._hold(self._lease, await self._campaign(self._lease))
 
     def resign(self) -> None:
-        """Let no write begin from now on."""
+        """Do not allow further writes to begin."""
         self._act_until = _NEVER
         self._not_acting = "the operator is stopping"
 
     async def release(self) -> None:
-        """Give the Lease up, if it is ours; a standby takes it at its next look."""
+        """Release the Lease, if it is ours; a standby takes it at its next read."""
         self.resign()
         if self._lease is None or not self._claimed:
             return
@@ -292,12 +292,12 @@ class Election:
                         _log.info("leading as %s", self._me)
                         return taken
             except _OVERTAKEN as error:
-                # Another candidate was faster, which is news that no earlier sight has; or there is no such namespace.
+                # Another candidate was faster, so the record that we saw is outdated; or the namespace does not exist.
                 sight = None
                 self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
             except _TROUBLES as error:
                 if sight is not None and sight.record is None:
-                    # In the meantime somebody might have made the Lease that was not there, and lost it again.
+                    # In the meantime the missing Lease might have been created and deleted again.
                     sight = None
                 self._note(f"the lease cannot be had: {error}", "")
             await asyncio.sleep(self._until_next_look(sight))
@@ -319,7 +319,7 @@ class Election:
             try:
                 record = await self._write(lease, record)
             except _OVERTAKEN as error:
-                # Somebody wrote to it, or deleted it; or an answer of ours was lost.
+                # It was changed or deleted; or the answer to our own write was lost.
                 if isinstance(error, errors.NotFoundError):
                     self._note(str(error), self._me)
                 try:
@@ -338,13 +338,13 @@ class Election:
                 pause = self._timing.renew
 
     async def _write(self, lease: Lease, record: Record | None) -> Record:
-        """Claim or renew; acting is allowed by when the request was sent, since nobody can take the Lease earlier."""
+        """Claim or renew; acting is allowed from when the request was sent: the Lease cannot be taken over earlier."""
         sent = self._clock.elapsed()
         self._claimed = True
         wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
         written = await lease.write(wanted)
         if not self.leading.is_set() or self.acts:
-            # A renewal that is answered too late changes nothing: another operator might have led in the meantime.
+            # A renewal that is answered too late is ignored: another operator might have led in the meantime.
             self._act_until = sent + self._timing.deadline
         return written
 

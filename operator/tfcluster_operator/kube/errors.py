@@ -1,16 +1,16 @@
-"""What can go wrong with a request.
+"""The errors of requests to the API server.
 
 KubeError
 ├── ApiError            the API server answered, and rejected
-│   ├── NotFoundError       404: there is no such object
+│   ├── NotFoundError       404: the object does not exist
 │   ├── AlreadyExistsError  409: an object of this name exists
 │   ├── ConflictError       409: the object is another one, or another version, than the request says
 │   ├── GoneError           410: the version to watch from is no longer kept
 │   └── ServerError         5xx, or 429 for as long as a request is tried: a webhook is down, the server overloaded
 ├── UnreachableError    no answer for as long as a request is tried
-├── StaleError          the answer is older than what the server has told before
-├── HistoryLostError    it stays so: etcd was restored, and nothing that was read before can be relied on
-└── NotLeadingError     a write was held back, because another replica of the operator might be the leader by now
+├── StaleError          the answer is older than an earlier one
+├── HistoryLostError    this persists: etcd was restored, and what was read before is no longer valid
+└── NotLeadingError     a write was not sent, because another replica of the operator might be the leader by now
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-#: What stands in quotes in a server's words: the values that it was given, among others.
+#: Quoted text in a server's message, which can contain submitted values.
 _QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'[^']*'(?!\w)|`[^`]*`")
 _LONGEST: Final = 300
 
@@ -56,7 +56,7 @@ class ApiError(KubeError):
 
 
 class NotFoundError(ApiError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class AlreadyExistsError(ApiError):
@@ -72,14 +72,14 @@ class GoneError(ApiError):
 
 
 class ServerError(ApiError):
-    """The server failed at a request, or had no room for it; what it says might be another program's words."""
+    """The server failed at a request, or was overloaded; the message might be another program's."""
 
 
 def check_answer(status: int, answer: bytes) -> None:
-    """Make sure that a successful answer is the API server's own, and not the page of a proxy on the way.
+    """Check that a successful answer is from the API server, and not from a proxy in between.
 
     Raises:
-        UnreachableError: it is no JSON object.
+        UnreachableError: it is not a JSON object.
     """
     if status < 400 and not answer.startswith(b"{"):
         raise UnreachableError(f"the answer is not JSON: {answer[:100].decode(errors='replace')}")
@@ -91,7 +91,7 @@ class _Status(msgspec.Struct):
 
 
 def from_response(status: int, body: bytes) -> ApiError:
-    """Make the error of a rejection."""
+    """Build the error of a rejection."""
     try:
         told = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
@@ -109,6 +109,6 @@ def from_response(status: int, body: bytes) -> ApiError:
 
 
 def masked(words: str) -> str:
-    """Shorten a server's words for the log and mask what stands in quotes: it might be a value of a template."""
+    """Shorten a server's message for the log and mask quoted text: it might be a value of a template."""
     line = " ".join(_QUOTED.sub('"…"', words).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,4 +1,4 @@
-"""Kubernetes Events: what was done and why, a few a reconcile and never one a task."""
+"""Kubernetes Events: what was done and why, a few per reconcile and never one per task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 
-#: How many are named of what is listed.
+#: How many items of a list are named.
 _NAMED: Final = 4
 
 Severity = Literal["Normal", "Warning"]
 
 
 async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason: str, message: str) -> None:
-    """Post one Event about a TFCluster; an Event that is rejected is no reason to fail."""
+    """Post one Event about a TFCluster; a rejected Event is ignored."""
     wall = client.clock.wall()
     now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {
@@ -51,7 +51,7 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
 
 
 def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
-    """Sum up what was done as (reason, message), one for each reason: a new cluster is one Event.
+    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event.
 
     Yields:
         Reason and message.
@@ -73,7 +73,7 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
 
 
 def few(words: Sequence[str], between: str = ", ") -> str:
-    """List the first few, and say how many more there are."""
+    """List the first few, and the number of the others."""
     more = len(words) - _NAMED
     return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -85,12 +85,12 @@ def _spell(kind: str, count: int) -> str:
 
 
 def _deed(action: Action) -> tuple[str, str, str]:
-    """Say of an action what was done, to which kind, to which name."""
+    """Return the verb, the kind and the name for an action."""
     match action:
         case Create(task=None) | Create(reason=reasons.CREATED):
             verb = "created"
         case Create(reason=reason, name=name):
-            # What failed is kept where the name is another: it is not replaced.
+            # If the name is another one, the failed pod is kept and not replaced.
             later = naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED
             verb = "restarted in" if later else "replaced"
         case Try():

@@ -1,7 +1,7 @@
-"""Carrying out a plan: each action becomes a request, each rejection a finding.
+"""Carries out a plan: each action becomes a request, each rejection a finding.
 
-Nothing is decided here: the plan says what comes after what, and what a rejection holds up.  The answer to a write goes
-into the store at once.  Losing a race (409, 404) is no failure: the store is corrected and the next reconcile plans
+Nothing is decided here: the plan has the order of the actions, and what a rejection blocks.  The answer to a write is
+stored immediately.  A conflict (409, 404) is not a failure: the store is corrected and the next reconcile continues
 from there.
 """
 
@@ -30,13 +30,13 @@ from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA
 
-#: A field that the server does not know is rejected by name.  Dropped in silence it would make another pod.
+#: The server rejects unknown fields by name; if it dropped them silently, the pod would differ.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
 _AT_ONCE: Final = 32
-#: What says nothing of a template: a full quota, of which the pod that goes frees its part, and a webhook that
-#: cannot try.
+#: Messages that say nothing about the template: a full quota, part of which the deleted pod frees, and a webhook that
+#: does not support a dry run.
 _NO_VERDICT: Final = (EXCEEDED_QUOTA, "does not support dry run")
-#: What the server says of a merge patch whose object has another UID.
+#: Part of the server's message about a merge patch whose object has another UID.
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
 
 
@@ -52,11 +52,11 @@ class _PriorityClass(msgspec.Struct):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a plan: what was carried out, and what was rejected, by the gate that the rejection closes.
+    """The result of a plan: what was carried out, and what was rejected, by the gate that the rejection closes.
 
-    ``again`` is set when a race was lost, so that the rest is planned again at once.  ``cut_off`` is set when the API
-    server did not answer: what was not tried yet was not tried.  ``impatient`` is set when the server failed at a
-    request for as long as it was tried: the rest is tried once each, so that the report is not late.
+    ``again`` is set after a conflict, so that the rest is planned again immediately.  ``cut_off`` is set when the API
+    server did not answer: the remaining steps were not tried.  ``impatient`` is set when the server failed at a request
+    until its retries ended: the remaining steps are tried once each, so that the report is not late.
     """
 
     done: list[Step] = field(default_factory=list)
@@ -73,12 +73,12 @@ class Outcome:
         return [step.action for step in self.done if not isinstance(step.action, Try)]
 
     def lose(self, step: Step) -> None:
-        """Note that somebody else was faster: the rest is planned again, and what needs this waits for that."""
+        """Note a conflict: the rest is planned again, and steps that need this one wait for that."""
         self.again = True
         self.closed.add(step.gate)
 
     def holds_up(self, step: Step) -> bool:
-        """Return whether a step waits for something that was rejected, or that lost a race."""
+        """Return whether a step waits for something that was rejected, or that had a conflict."""
         return bool(self.cut_off) or step.gate in self.closed or not self.closed.isdisjoint(step.needs)
 
 
@@ -87,9 +87,9 @@ class Executor:
 
     Args:
         client: the requests.
-        stores: what is known of the children.
+        stores: the known children.
         archive: the resolver as it is delivered into the pods.
-        kinds: how each kind is served and read.
+        kinds: the API of each kind.
     """
 
     def __init__(
@@ -103,15 +103,15 @@ class Executor:
         self._kinds = kinds
         self._stores = stores
         self._archive = archive
-        #: All clusters of a namespace need its copy of the resolver, and one of them makes it.
+        #: All clusters of a namespace need its resolver ConfigMap, and one of them creates it.
         self._making: dict[Name, asyncio.Lock] = {}
 
     def resolver_of(self, cluster: TFCluster) -> str:
-        """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
+        """Return the name of the ConfigMap that delivers the resolver to a cluster's pods, "" if it is disabled."""
         return self._archive.delivered_to(cluster)
 
     async def delete_copy(self, copy: ConfigMap) -> None:
-        """Delete a copy of the resolver; one that was re-created under its name stays.
+        """Delete a resolver ConfigMap; one that was re-created under its name stays.
 
         Raises:
             KubeError: the API server rejected or did not answer.
@@ -121,9 +121,9 @@ class Executor:
             await self._delete(delete, copy.meta.namespace, None)
 
     async def look_at(self, kind: str, name: str, cluster: TFCluster) -> None:
-        """Read an object that holds a name which a cluster needs, and that the watch may not show.
+        """Read an object that holds a name which a cluster needs, and that the watch might not show.
 
-        One of the cluster's that lost its labels counts as shown: the next plan corrects them.
+        The cluster's own object that lost its labels counts as shown: the next plan corrects them.
 
         Raises:
             KubeError: it could not be read.
@@ -157,12 +157,12 @@ class Executor:
 
         Args:
             plan: what to do.
-            cluster: whose children these are.
+            cluster: the owner of the children.
             closed: gates that are closed from the start.
-            wanted: whether the cluster is there still; asked before each step, since a plan can take seconds.
+            wanted: whether the cluster still exists; asked before each step, since a plan can take seconds.
 
         Returns:
-            What was done and what was rejected; whatever happens, there is an outcome to report.
+            What was done and what was rejected; the outcome can be reported in any case.
 
         Raises:
             NotLeadingError: another replica might lead by now.
@@ -185,7 +185,7 @@ class Executor:
     async def _carry_out_batch(self, steps: Iterator[Step], at_once: int, cluster: TFCluster, outcome: Outcome) -> bool:
         """Carry out some steps; return whether none was rejected."""
         refused = len(outcome.refused)
-        # A few workers over one iterator, not a task an action: 2,000 tasks at once cost more than the requests.
+        # A few workers over one iterator, not an asyncio task per action: 2,000 of them cost more than the requests.
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(at_once):
@@ -204,7 +204,7 @@ class Executor:
                 await self._take_step(step, cluster, outcome)
 
     async def _make_copy(self, step: Step, name: Name, cluster: TFCluster, outcome: Outcome) -> None:
-        """Create the copy of the resolver, unless the reconcile of another cluster has made it in the meantime."""
+        """Create the resolver ConfigMap, unless the reconcile of another cluster has created it in the meantime."""
         async with self._making.setdefault(name, asyncio.Lock()):
             found = self._stores.of["ConfigMap"].get(name)
             if found is None:
@@ -222,7 +222,7 @@ class Executor:
                 self._judge(step, action.name, cluster, outcome)
         except errors.NotFoundError as error:
             if not isinstance(action, Patch | Delete):
-                # A create that finds no place: its namespace is deleted.
+                # A 404 for a create: its namespace is being deleted.
                 _refuse(outcome, step, reasons.REJECTED, error)
                 return
             outcome.lose(step)
@@ -240,7 +240,7 @@ class Executor:
             _refuse(outcome, step, reasons.REQUEST_FAILED, error)
 
     def _judge(self, step: Step, name: str, cluster: TFCluster, outcome: Outcome) -> None:
-        """Let no pod mount a copy of the resolver into which admission has put something else."""
+        """Reject a resolver ConfigMap whose content was changed by an admission webhook: pods must not mount it."""
         made = self._stores.of["ConfigMap"].get((cluster.namespace, name))
         if made is not None and not _can_be_mounted(made):
             words = (
@@ -263,7 +263,7 @@ class Executor:
 
     async def _create(self, action: Create, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
-            # That it is deleted already is as good as a deletion; that the create is rejected must be distinguished.
+            # If it is deleted already, this counts as a deletion; a rejected create must be distinguished from it.
             delete = Delete(action.kind, action.name, action.replaces, action.reason)
             try:
                 await self._delete(delete, cluster.namespace, patience)
@@ -285,20 +285,20 @@ class Executor:
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)
         except errors.AlreadyExistsError:
-            return  # it was found valid before its name was found taken
+            return  # the server validates the object before it finds the name in use
         except errors.ApiError as error:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
 
     async def _priority_of(self, named: Mapping[str, str], patience: float | None) -> int:
-        """Read the value of the class with which a Workload is queued: Kueue leaves that to who writes the Workload."""
+        """Read the value of a Workload's priority class: Kueue expects the Workload's creator to set it."""
         path = _CLASSES[named["kind"]]
         answer = await self._client.request("GET", f"{path}/{named['name']}", patience=patience)
         return msgspec.json.decode(answer, type=_PriorityClass).value
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = self._kinds[action.kind]
-        # The UID in the body makes the server reject where another object has taken the name: as 422, not as 409.
+        # With the UID in the body the server rejects the patch of an object re-created under the name: 422, not 409.
         about = {"uid": action.uid, **({"resourceVersion": action.version} if action.version else {})}
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), **about}}
         path = resource.path(cluster.namespace, action.name)
@@ -335,7 +335,7 @@ class Executor:
             self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
-        """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
+        """Find the holder of a name that should be free: an object of ours that lost its labels, or another's."""
         if action.kind not in self._kinds:
             return
         try:

@@ -1,7 +1,7 @@
-"""What the operator answers over HTTP: /healthz and /readyz for the kubelet, /metrics for Prometheus.
+"""The operator's HTTP endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus.
 
-/healthz tells of this process alone: one that hears nothing of the API server is not helped by a restart.  It would
-hear nothing again, and come back without what it knows.  /readyz tells what it has seen, and whether it leads.
+/healthz covers this process only: a restart does not help if the API server is unreachable.  It would still be
+unreachable, and the caches would be lost.  /readyz reports the state of the watches, and whether the operator leads.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from tfcluster_operator.kube.metrics import Metrics
 
 
 class Source(Protocol):
-    """Something that is listed and watched."""
+    """A kind that is listed and watched."""
 
-    #: What it is and where, for people to read.
+    #: The kind and the namespace, for people to read.
     what: str
-    #: Set when its first list is in.
+    #: Set when the first list is complete.
     synced: asyncio.Event
 
     @property
     def refused(self) -> str:
-        """The server's words, where it rejects the list; else empty."""
+        """The server's message, if it rejects the list; else empty."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What /readyz tells."""
+    """The state that /readyz reports."""
 
     clusters: Sequence[Source]
     """The TFClusters, by namespace."""
 
     children: Sequence[Source]
-    """What is created for them, by kind and namespace."""
+    """Their child objects, by kind and namespace."""
 
     standing: Callable[[], str]
-    """Whether this operator leads, in words."""
+    """Return a message on whether this operator leads."""
 
     def judge(self) -> tuple[bool, str]:
         """Return whether the operator is ready, and why not.
 
-        Returns: True if the kind TFCluster was seen and each list is in or rejected: a namespace that is deleted or
-            closed must not keep the others waiting.  And the text, a line for each thing to know.
+        Returns: True if the kind TFCluster was seen and each list is complete or rejected: a namespace that is deleted
+            or forbidden must not block the others.  And the text, one line per fact.
         """
         lines = [self.standing()]
         ready = any(source.synced.is_set() for source in self.clusters)
@@ -88,7 +88,7 @@ async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
     """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
 
     async def answer(request: web.Request) -> web.Response:
-        # Prometheus names the formats that it understands in several headers or in one.
+        # Prometheus sends the formats that it accepts in one header or in several.
         text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
         response = web.Response(body=text, headers={"Content-Type": content_type})
         response.enable_compression()

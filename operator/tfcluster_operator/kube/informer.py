@@ -1,8 +1,8 @@
-"""Own informers: list and watch one kind of child into its store.
+"""Informers: list and watch one kind of child into its store.
 
 kopf is not used for children: it does not notice objects that vanished while its watch was down, and costs fifty times
-as much an event.  A list replaces what was known, so that nothing lost in a gap is believed alive; bookmarks keep the
-version fresh; 410 means to list again.
+as much per event.  A list replaces the store's content, so that an object deleted during a gap is removed; bookmarks
+keep the version fresh; 410 means to list again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from tfcluster_operator.objects.config_map import ConfigMap
 
 _log = logging.getLogger(__name__)
 
-#: A ConfigMap might have a megabyte.
+#: A ConfigMap can have a megabyte.
 _PAGES: Final = {"ConfigMap": "25"}
 _PAGE: Final = "500"
-#: So many small objects are read before others get a turn.
+#: After this number of small objects the parser yields to other coroutines.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds, as it does by default; the spread keeps them from ending together.
-#: Opened again after minutes, eight watches would keep an operator asking to which nothing happens.
+#: With minutes, eight idle watches would keep an operator sending requests.
 _WATCH_SECONDS: Final = (1_800, 3_600)
-#: How long a watch says nothing until it counts as dead, in seconds. An idle API server leaves bookmarks out; the first
-#: one of a new watch was seen to come after two minutes.
+#: After this many seconds without data a watch counts as dead.  An idle API server omits bookmarks; the first bookmark
+#: of a new watch was seen to arrive after two minutes.
 _SILENCE: Final = 200.0
 _FIRST_PAUSE: Final = 0.1
-#: After an outage of the API server this is how long everything can still be believed as it was.
+#: For about this long after an outage of the API server, the store can be outdated.
 _LONGEST_PAUSE: Final = 3.0
-#: How often (seconds) a kind is asked for that the server can do without, while a cluster needs it.
+#: How often (seconds) an optional kind that the server lacks is requested again, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
-#: A watch that held this many seconds starts the pauses from the first.
+#: A watch that lasted this many seconds resets the back-off.
 _A_GOOD_RUN: Final = 5.0
 
 
-#: For how many seconds an API server might be behind another one before that is taken for a loss.
+#: For how many seconds an API server can be behind another one before this counts as lost history.
 _LATE_AT_MOST: Final = 5.0
 
 
@@ -64,11 +64,11 @@ _refusals: Final = msgspec.json.Decoder(dict)
 
 
 class History:
-    """How far the API server's history has come, as one reader was told, and whether a part of it is lost.
+    """The newest resource version that one reader has seen, and whether the API server has lost a part of its history.
 
-    Resource versions only grow, as long as etcd keeps its data.  Once it is restored from a backup they begin again at
-    an earlier one: every cache then drops what is new as if it were old, and a watch from a version that is yet to come
-    stays silent.  Only a process that begins with empty caches is right again.
+    Resource versions only grow, as long as etcd keeps its data.  After a restore from a backup they continue from an
+    earlier one: every cache then drops new objects as outdated, and a watch from a future version stays silent.  Only a
+    process that starts with empty caches works again.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
@@ -77,19 +77,19 @@ class History:
         self._behind_since: float | None = None
 
     def reached(self, version: int) -> None:
-        """Note a version that an event or a bookmark told of."""
+        """Note the version of an event or a bookmark."""
         self._newest = max(self._newest, version)
 
     def compare(self, version: int) -> None:
-        """Compare a list with what is known.
+        """Compare a list with the newest known version.
 
         Args:
-            version: the list's resource version; the list must have been asked for without one, so that it is the
-                newest there is (Kubernetes, "API Concepts", semantics of resource versions).
+            version: the list's resource version; the list must have been requested without one, so that it is the
+                newest (Kubernetes, "API Concepts", semantics of resource versions).
 
         Raises:
             StaleError: it is older than what is known.
-            HistoryLostError: it has been for so long that no server can be so late.
+            HistoryLostError: it has been older for longer than a server can be behind.
         """
         if version >= self._newest:
             self._newest, self._behind_since = version, None
@@ -103,12 +103,12 @@ class History:
 
 
 class Informer:
-    """Keeps one store true for one kind of child, in one namespace or in all.
+    """Keeps one store up to date for one kind of child, in one namespace or in all.
 
     Args:
         client: the requests.
         kind: the kind.
-        store: what is kept true.
+        store: the store.
         namespace: the namespace to watch, or None for all.
     """
 
@@ -119,14 +119,14 @@ class Informer:
         self._namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
-        #: Whether the watch broke, so that the server might have begun again from an earlier moment.
+        #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
-        #: What is watched, for people to read.
+        #: The kind and the namespace, for people to read.
         self.what = f"{kind.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
-        #: Why the server rejects the list, in its words; "" while it does not.
+        #: The server's message if it rejects the list; else "".
         self.refused = ""
 
     async def run(self) -> None:
@@ -152,10 +152,10 @@ class Informer:
             except errors.KubeError as error:
                 self._doubtful = True
                 await self._note(error)
-                if str(error) != told:  # what continues for hours is told once
+                if str(error) != told:  # an error that continues for hours is logged once
                     told = str(error)
                     _log.warning("%s: %s", self.what, error)
-            # Also after an end without an error: a server that closes every watch at once must not be hammered.
+            # Also after an end without an error, so that a server that closes every watch is not overloaded.
             if self._client.clock.elapsed() - began >= _A_GOOD_RUN:
                 told = ""
                 backoff.reset()
@@ -163,7 +163,7 @@ class Informer:
             await asyncio.sleep(backoff.next())
 
     async def _note(self, error: errors.KubeError) -> None:
-        """Note a rejection; where the operator does without this kind, wait until it is worth asking again."""
+        """Note a rejection; if the kind is optional, wait until another try is worthwhile."""
         if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
             return
         self._version = ""
@@ -179,9 +179,9 @@ class Informer:
         await self._store.asked_for.wait()
 
     async def _compare(self) -> None:
-        """Ask for one object, to learn where the server's history stands.
+        """Read the server's current version with a list of one object.
 
-        A watch from a version that is yet to come is no error to the server: it would stay silent forever.
+        A server accepts a watch from a future version without an error: it would stay silent forever.
         """
         params = {**self._selected, "limit": "1"}
         body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
@@ -231,7 +231,7 @@ class Informer:
                 return
             child = self._kind.read(event.object)
         except msgspec.DecodeError as error:
-            # A line cut short by a dying connection; what it held is listed again.
+            # A line that a broken connection cut off; the next list has its content.
             self._version = ""
             raise errors.UnreachableError(f"not an event: {error}") from error
         self._version = str(child.meta.version)

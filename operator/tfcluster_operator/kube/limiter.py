@@ -1,8 +1,8 @@
-"""How many requests are under way at once: a window that grows while the server keeps up and shrinks when it says 429.
+"""The number of concurrent requests: a window that grows while the server keeps up and shrinks when it answers 429.
 
-It starts slowly (one more for each answer), gives up three tenths at a rejection, at most once in a tenth of a second,
-holds for half a second and then climbs carefully.  Waiting requests are served in order, so no cluster starves; what
-only reports (status, events) waits until nothing that builds a cluster does.
+It starts slowly (one more for each answer), shrinks by three tenths after a rejection, at most once in a tenth of a
+second, holds for half a second and then grows slowly.  Waiting requests are served in order, so no cluster starves;
+reports (status, events) wait while any request that builds a cluster waits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class AdaptiveLimiter:
     """A window over the requests of one process.
 
     Args:
-        start: how many requests can be under way at first.
+        start: how many requests can be in flight at first.
         ceiling: how many at most; more connections than this slow a client down.
-        elapsed: seconds, by a clock that never steps.
+        elapsed: seconds, by a monotonic clock.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class AdaptiveLimiter:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a place."""
+        """The number of waiting requests."""
         return len(self._waiting) + len(self._waiting_to_report)
 
     def answered(self) -> None:

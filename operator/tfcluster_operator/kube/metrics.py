@@ -1,7 +1,7 @@
-"""Every metric of the operator, declared once; docs/reference/metrics.md tells what each means.
+"""Every metric of the operator, declared once; docs/reference/metrics.md describes each.
 
-Counters and histograms are counted where something happens.  Gauges of clusters, of the queue and of the watches are
-worked out when somebody asks.  Each process (and each test) has a registry of its own.
+Counters and histograms are updated when something happens.  Gauges of clusters, of the queue and of the watches are
+computed at each scrape.  Each process (and each test) has a registry of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
-# A setting of the whole library: without it each counter has a second series, with the time of its first.
+# A setting of the whole library: without it each counter has a second series with its creation time.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 #: The values of a gauge, by those of its labels.
@@ -48,11 +48,11 @@ PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 WATCHED: Final = (naming.PLURAL, *(kind.plural for kind in KINDS.values()))
-#: Those of them that a server need not serve.
+#: The kinds that a server need not serve.
 OPTIONAL: Final = tuple(kind.plural for kind in KINDS.values() if kind.optional)
-#: Those of them that are in no namespace.
+#: The cluster-wide kinds.
 CLUSTER_WIDE: Final = tuple(kind.plural for kind in KINDS.values() if kind.cluster_wide)
-#: The code of a request that was not answered.
+#: The code of a request without an answer.
 NO_CODE: Final = "none"
 
 _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -62,7 +62,7 @@ _REQUEST_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is true of all clusters and of the queue at one moment; durations are in seconds."""
+    """The figures of all clusters and of the queue at one time; durations are in seconds."""
 
     conditions: Series = field(default_factory=dict)
     not_ready: Series = field(default_factory=dict)
@@ -80,13 +80,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        #: The figures; None from an operator that is on standby, so that nothing is counted twice.
+        #: The figures; None from a standby, so that nothing is counted twice.
         self.figures: Callable[[], Figures | None] = lambda: None
         #: Whether this operator acts.
         self.leads: Callable[[], bool] = lambda: False
-        #: How many requests wait for their turn.
+        #: The number of waiting requests.
         self.waiting: Callable[[], int] = lambda: 0
-        #: Seconds since the last sign of life of the watches, by kind, the worst of each.
+        #: Seconds since the watches were last known to be alive, by kind, the longest of each.
         self.silences: Callable[[], Mapping[str, float]] = dict
 
         self.finished = self._counter(
@@ -111,7 +111,7 @@ class Metrics:
         self.status_writes = self._counter(
             "tfcluster_status_writes", "Writes of the status of a TFCluster, by outcome", outcome=STATUS_WRITES
         )
-        # Which verbs meet which codes nobody knows before; a verb and a code are both out of a closed set.
+        # The combinations are not known in advance; verbs and codes are each from a closed set.
         self.api_requests = Counter(
             "tfcluster_api_requests", "Requests to the API server", ["verb", "code"], registry=self.registry
         )
@@ -131,7 +131,7 @@ class Metrics:
         """Return all metrics as text, and the type of that text."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version that is no number
+        except (TypeError, ValueError):  # an invalid version
             encode, content_type = choose_encoder("")
         return encode(self.registry), content_type
 
@@ -147,17 +147,17 @@ class Metrics:
 
 
 class _AtScrape:
-    """The gauges, worked out when somebody asks."""
+    """The gauges, computed at each scrape."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def describe(self) -> Iterable[Metric]:
-        """Name no gauge: the registry would work all of them out to learn the names."""
+        """Return nothing: the registry would compute all gauges to learn their names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Return the gauges of this moment."""
+        """Return the current gauges."""
         metrics = self._metrics
         yield from _of_clusters(metrics.figures())
         yield _gauge("tfcluster_api_requests_waiting", "Requests that wait for their turn", {(): metrics.waiting()})
@@ -173,7 +173,7 @@ class _AtScrape:
 
 
 def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
-    """Return what the leader alone tells; a standby names the families and gives no sample."""
+    """Return the gauges that only the leader has; a standby returns the families without samples."""
     known = Figures() if figures is None else figures
     gauges: tuple[tuple[str, str, Series, Mapping[str, Sequence[str]]], ...] = (
         (
@@ -231,7 +231,7 @@ def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
 
 
 def _gauge(name: str, text: str, values: Series | None, **labels: Sequence[str]) -> Metric:
-    """Make a gauge with a sample for each combination of its labels, or with none where there are no values."""
+    """Build a gauge with a sample for each combination of its labels; without values it does not have samples."""
     family = GaugeMetricFamily(name, text, labels=list(labels))
     if values is not None:
         for key in product(*labels.values()):
@@ -240,6 +240,6 @@ def _gauge(name: str, text: str, values: Series | None, **labels: Sequence[str])
 
 
 def _show(metric: Counter | Histogram, labels: Mapping[str, Sequence[str]]) -> None:
-    """Have each series there from the start, at 0: what is there only after its first time shows no increase."""
+    """Create each series at 0 from the start: a series that appears with its first event shows no increase."""
     for key in product(*labels.values()) if labels else ():
         metric.labels(*key)

@@ -1,7 +1,7 @@
-"""What the operator knows of the children: the informers' caches, with our own writes folded in.
+"""The children that the operator has seen: the informers' caches, updated by our own writes.
 
-The answer to a write is put into the store as if its event had arrived, and an event older than what is known is
-dropped by its resource version.  So the pass after a write always sees it, and needs no guard against a stale cache.
+The answer to a write is stored as if its event had arrived, and an event older than the stored version is dropped by
+its resource version.  So the reconcile after a write always sees it, and does not need a guard against a stale cache.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tfcluster_operator.objects.observed import Observed, differ_in_version_alon
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor
 
-#: How many deleted objects are remembered, so that a late answer to a write does not bring one back.
+#: How many deleted objects are remembered, so that a late answer to a write does not restore one.
 _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
-#: Told of each change: see ChildStore.
+#: Called at each change: see ChildStore.
 Changed = Callable[[str, Name, bool], None]
 _Key = TypeVar("_Key", str, Name)
 _CHANGES: Final = attrgetter("changes")
@@ -38,7 +38,7 @@ class ChildStore:
 
     Args:
         changed: called with the controller's UID and name (namespace, cluster label) of every child that changed, and
-            whether it left the watch.
+        changed: called with the controller's UID and name (namespace, cluster label) of every changed child, and
         now: our time, in seconds since the epoch.
     """
 
@@ -46,23 +46,23 @@ class ChildStore:
         self._changed = changed
         self._now = now
         self._children: dict[Name, Child] = {}
-        #: How often anything changed that a decision reads.
+        #: The number of changes that a decision reads.
         self.changes = 0
         self._by_owner: dict[str, dict[Name, Child]] = {}
-        #: What no TFCluster controls, by namespace.
+        #: Children that no TFCluster controls, by namespace.
         self._others: dict[str, set[Name]] = {}
-        #: The pods of tasks that have had one before, by the name of the task's first pod.
+        #: The later pods of tasks, by the name of the task's first pod.
         self._later: dict[Name, set[Name]] = {}
-        #: The pods that mount a ConfigMap with the resolver and whose programs are not over, by its name.
+        #: The pods that mount a resolver ConfigMap and whose programs have not ended, by its name.
         self._mounting: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
-        #: Why the server has none of this kind, by the namespace that was listed.
+        #: Why the server does not serve this kind, by the namespace that was listed.
         self._lacking: dict[str | None, str] = {}
-        #: Set when a decision asks for this kind, so that it is worth trying again whether the server has it.
+        #: Set when a decision needs this kind, so that it is worthwhile to ask the server for it again.
         self.asked_for = asyncio.Event()
 
     def have_none(self, why: str, namespace: str | None) -> None:
-        """Take in that the server serves nothing of this kind, or does not let us see it."""
+        """Note that the server does not serve this kind, or does not let us read it."""
         if self._lacking.get(namespace, "") == why:
             return
         self._lacking[namespace] = why
@@ -72,11 +72,11 @@ class ChildStore:
                 self.forget(name, known.meta.uid)
 
     def lacking(self, namespace: str) -> str:
-        """Return why the server has nothing of this kind in a namespace, "" where it can."""
+        """Return why this kind is not available in a namespace, "" if it is."""
         return self._lacking.get(namespace) or self._lacking.get(None, "")
 
     def get(self, name: Name) -> Child | None:
-        """Return the child of this name, whoever controls it."""
+        """Return the child of this name, with any controller."""
         return self._children.get(name)
 
     def owned_by(self, uid: str) -> Iterable[Child]:
@@ -84,13 +84,13 @@ class ChildStore:
         return self._by_owner.get(uid, {}).values()
 
     def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
-        """Return the pods that come after these first pods of tasks by their names, whoever controls them."""
+        """Return the pods whose names follow these first pods of tasks, with any controller."""
         if not self._later:
             return []
         return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
 
     def is_mounted(self, resolver: Name) -> bool:
-        """Return whether a pod has the resolver from the ConfigMap of this name, and its programs are not over."""
+        """Return whether a pod mounts the resolver ConfigMap of this name, and its programs have not ended."""
         return resolver in self._mounting
 
     def namespaces_of_others(self) -> list[str]:
@@ -102,10 +102,10 @@ class ChildStore:
         return [self._children[name] for name in self._others.get(namespace, ())]
 
     def put(self, child: Child) -> None:
-        """Take in a child from an event or from the answer to a write, unless something newer is known.
+        """Store a child from an event or from the answer to a write, unless a newer version is known.
 
-        Nobody is told where nothing that a decision reads is new: another's annotation, or the time of a condition,
-        costs no pass.
+        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition, does
+        not cause a reconcile.
         """
         meta = child.meta
         name = (meta.namespace, meta.name)
@@ -133,12 +133,12 @@ class ChildStore:
         self._tell(child)
 
     def put_back(self, child: Child) -> None:
-        """Take in a child that left the watch because it lost its labels, and that was read just now."""
+        """Store a child that left the watch because it lost its labels, and that was read just now."""
         self._gone.pop(child.meta.uid, None)
         self.put(child)
 
     def remove(self, child: Child) -> None:
-        """Take out a child that was deleted (or left the watch's selector)."""
+        """Remove a child that was deleted (or left the watch's selector)."""
         meta = child.meta
         name = (meta.namespace, meta.name)
         self._bury(meta.uid, meta.version)
@@ -148,7 +148,7 @@ class ChildStore:
             self._tell(child, left=True)
 
     def forget(self, name: Name, uid: str) -> None:
-        """Take out a child that a request has just shown to be deleted, whatever version we know."""
+        """Remove a child that a request has shown to be deleted, in any version."""
         known = self._children.get(name)
         if known is not None and known.meta.uid == uid:
             self._bury(uid, known.meta.version)
@@ -156,7 +156,7 @@ class ChildStore:
             self._tell(known)
 
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
-        """Take in a whole list: what it does not hold is deleted, unless we made it after the list was taken."""
+        """Store a whole list: a child that is not in it was deleted, unless we created it after the list."""
         listed = {(child.meta.namespace, child.meta.name): child.meta.uid for child in children}
         for name, known in list(self._children.items()):
             in_scope = namespace is None or name[0] == namespace
@@ -168,7 +168,7 @@ class ChildStore:
     def _tell(self, child: Child, *, left: bool = False) -> None:
         self.changes += 1
         meta = child.meta
-        # Whatever its label says, a copy of the resolver is of no single cluster.
+        # A resolver ConfigMap does not belong to a single cluster, even if it has the label of one.
         cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
         self._changed(meta.owner_uid, (meta.namespace, cluster), left)
 
@@ -192,18 +192,18 @@ class ChildStore:
 
 
 def _before(child: Child) -> Name | None:
-    """Return the name of the first pod of a task of which this is a later one; None of anything else."""
+    """Return the name of a task's first pod for a later pod of the task; None for other objects."""
     first, number = naming.first_pod_name(child.meta.name) if isinstance(child, Pod) else ("", 0)
     return (child.meta.namespace, first) if number else None
 
 
 def _is_shared(child: Child) -> bool:
-    """Return whether something is named as a copy of the resolver, which all clusters of a namespace share."""
+    """Return whether an object has the name of a resolver ConfigMap, which all clusters of a namespace share."""
     return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
 
 
 def _mounts(child: Child) -> Name | None:
-    """Name the ConfigMap from which a pod has the resolver; None of anything else, and of a pod that is over."""
+    """Return the name of the resolver ConfigMap that a pod mounts; None for other objects and for ended pods."""
     if not isinstance(child, Pod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
         return None
     return child.meta.namespace, child.resolver
@@ -218,14 +218,14 @@ def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
 
 
 def _noted(child: Child, known: Child | None, now: float) -> Child:
-    """Give a pod what we noted of it while we knew it before; any other child as it is."""
+    """Copy our own notes on a pod to its new version; return any other child unchanged."""
     if not isinstance(child, Pod):
         return child
     return child.seen(known if isinstance(known, Pod) and known.meta.uid == child.meta.uid else None, now)
 
 
 class Stores:
-    """The stores of every kind, and what they hold of one cluster.
+    """The stores of every kind, and their objects of one cluster.
 
     Args:
         changed: see ChildStore.
@@ -235,39 +235,39 @@ class Stores:
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now
         self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
-        #: Objects of others that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
+        #: Objects of other owners that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
         self.blocking: dict[str, dict[tuple[str, str], Child]] = {}
 
     def block(self, uid: str, kind: str, child: Child) -> None:
-        """Take in an object that holds a name which the cluster of this UID needs, and that no watch shows."""
+        """Store an object that holds a name which the cluster of this UID needs, and that no watch shows."""
         self.blocking.setdefault(uid, {})[kind, child.meta.name] = child
         self.of[kind].changes += 1
 
     def unblock(self, uid: str, kind: str, name: str) -> None:
-        """Note that no such object holds the name any more."""
+        """Note that such an object no longer holds the name."""
         if self.blocking.get(uid, {}).pop((kind, name), None) is not None:
             self.of[kind].changes += 1
 
     @property
     def changes(self) -> int:
-        """How often anything changed that a decision reads: while it is the same, so is what is observed."""
+        """The number of changes that a decision reads: while it is the same, so is what is observed."""
         return sum(map(_CHANGES, self.of.values()))
 
     def namespaces_with_copies(self) -> list[str]:
-        """Return the names of the namespaces that have a copy of the resolver."""
+        """Return the names of the namespaces that have a resolver ConfigMap."""
         return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
 
     def copies_in(self, namespace: str) -> list[ConfigMap]:
-        """Return every known ConfigMap of a namespace that is named as a copy of the resolver."""
+        """Return every known ConfigMap of a namespace with the name of a resolver ConfigMap."""
         found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].others(namespace))
         return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
 
     def is_mounted(self, copy: ConfigMap) -> bool:
-        """Return whether a pod that is not over mounts a copy of the resolver."""
+        """Return whether a pod that has not ended mounts a resolver ConfigMap."""
         return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
-        """Gather everything that exists under a cluster's names or under its control."""
+        """Return everything that exists under a cluster's names or under its control."""
         asked = {"PodGroup"} if cluster.gang is not None else set[str]()
         for kind in asked | ({"Workload", Flavor.KIND} if cluster.queue else set()):
             self.of[kind].asked_for.set()

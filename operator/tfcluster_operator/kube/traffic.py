@@ -1,6 +1,6 @@
-"""Every request to the API server, as the metrics count it: seen where it leaves, whoever makes it.
+"""Counts every request to the API server when it is sent, in all sessions.
 
-The election, the engine and kopf have sessions of their own; a middleware sees them all.
+The election, the engine and kopf have their own sessions; a middleware sees all requests.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.metrics import CLUSTER_WIDE, NO_CODE, OPTIONAL, WATCHED, Metrics
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-#: What a server answers that does not have a kind, or keeps it from us.
+#: The answers of a server that does not serve a kind, or forbids it.
 _NOT_SERVED: Final = (403, 404)
-#: What ends a request without an answer. aiohttp's own timeouts are cancellations here.
+#: The ends of a request without an answer.  aiohttp's own timeouts are cancellations here.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
 
 
 class Asked(NamedTuple):
-    """What a request is about: a verb of Kubernetes, the resource ("" where none is named), and the namespace."""
+    """The subject of a request: a Kubernetes verb, the resource or "", and the namespace."""
 
     verb: str
     resource: str
@@ -31,9 +31,9 @@ class Asked(NamedTuple):
 
 
 def read_request(method: str, url: URL, prefix: str = "") -> Asked:
-    """Tell from its method and its URL what a request is about."""
+    """Parse the method and the URL of a request."""
     parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
-    # Before the resource stand "api" and a version, or "apis", a group and a version.
+    # The resource follows "api" and a version, or "apis", a group and a version.
     rest = parts[2 if parts[0] == "api" else 3 :]
     namespace = rest[1] if len(rest) > 2 and rest[0] == "namespaces" else None
     resource, *name = (rest if namespace is None else rest[2:]) or [""]
@@ -45,13 +45,13 @@ def read_request(method: str, url: URL, prefix: str = "") -> Asked:
 
 
 class Traffic:
-    """A middleware that counts requests, and notes when each watch gave a sign of life.
+    """A middleware that counts requests, and notes when each watch was last known to be alive.
 
     Args:
-        metrics: where it is counted.
-        scopes: the namespaces that are watched; None stands for all.
+        metrics: the counters.
+        scopes: the watched namespaces; None stands for all.
         server: the URL of the API server.
-        elapsed: seconds, by a clock that never steps.
+        elapsed: seconds, by a monotonic clock.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Traffic:
         self._prefix = URL(server).path
         started = elapsed()
         self._watched = {(kind, None if kind in CLUSTER_WIDE else scope) for scope in scopes for kind in WATCHED}
-        # Of what a server need not serve there may never be a watch.
+        # Optional kinds might never be watched.
         self._heard = {of: started for of in self._watched if of[0] not in OPTIONAL}
         self._opened: set[tuple[str, str | None]] = set()
 
@@ -84,12 +84,12 @@ class Traffic:
         if asked.verb == "watch" and response.status < 400:
             self._follow(asked, response)
         elif asked.resource in OPTIONAL and response.status in _NOT_SERVED:
-            # Switched off on a server that had it, or the permission to it was taken: nothing is missed.
+            # The server no longer serves it, or the permission was removed: a silent watch is not a problem.
             self._heard.pop((asked.resource, asked.namespace), None)
         return response
 
     def silences(self) -> Mapping[str, float]:
-        """Return the seconds since the last sign of life of the watches, by kind, the worst of each."""
+        """Return the seconds since the watches were last known to be alive, by kind, the longest of each."""
         now = self._elapsed()
         worst: dict[str, float] = {}
         for (kind, _), at in self._heard.items():
@@ -117,9 +117,9 @@ class Traffic:
 
 
 class _Heard:
-    """A stream that tells of each piece that comes.
+    """A stream that reports each piece that arrives.
 
-    Only these two ways of reading are told of: our informers use the one, kopf the other.
+    Only these two ways of reading are reported: our informers use one, kopf the other.
     """
 
     def __init__(self, content: aiohttp.StreamReader, heard: Callable[[], None]) -> None:

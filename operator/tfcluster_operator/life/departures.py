@@ -1,4 +1,4 @@
-"""Pods that leave: those of tasks that are declared no more, those that terminate, and those of a finished cluster."""
+"""Leaving pods: of tasks that are no longer declared, terminating ones, and those of a finished cluster."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Leaving = Mapping[str, tuple[tuple[int, int], ...]]
 
 
 def job_of(cluster: TFCluster, pod: Pod) -> Job | None:
-    """Return the job of a pod by the pod's name, which nobody can edit; None where the job is no longer declared."""
+    """Return the job that a pod's name states (names are immutable); None if the job is no longer declared."""
     first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
     return next((job for job in cluster.jobs if naming.pod_name(cluster.name, job.name, index) == first), None)
 
 
 def leaving_of(roster: Roster) -> Leaving:
-    """Return which tasks leave, their pods still running, so that the coordinator lets go of them first.
+    """Return the leaving tasks whose pods still run, so that the coordinator disconnects from them first.
 
-    It is told of a range for each job, from the first task that is no longer declared to the last one that still runs.
-    So a view is not written for each of many that go, only when the last one of them does, and it takes the same few
-    bytes however many they are.  A job without drainTimeoutSeconds has none, its pods go at once.
+    The view holds one range per job, from the first task that is no longer declared to the last one that still runs.
+    So the view changes only when the last of them ends, and its size does not depend on their number.  The tasks of a
+    job without drainTimeoutSeconds are not listed: their pods are deleted immediately.
     """
     last: dict[str, int] = {}
     for pod in (*roster.surplus, *roster.leaving):
@@ -39,9 +39,9 @@ def leaving_of(roster: Roster) -> Leaving:
 
 
 def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
-    """Return how many seconds the pod of a task that is no longer declared stays, 0 or less where it goes now.
+    """Return how many seconds to keep the pod of a task that is no longer declared; 0 or less: delete it now.
 
-    It has drainTimeoutSeconds from when it was noted as surplus, which is when the smaller view was published.
+    drainTimeoutSeconds counts from when the pod was noted as surplus, which is when the smaller view was published.
     """
     if job is None or not job.drain_timeout_seconds or pod.phase != "Running" or pod.ended:
         return 0.0
@@ -49,24 +49,24 @@ def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
 
 
 def surplus_since(pod: Pod, now: float) -> float:
-    """Return since when a pod is surplus; 0.0 where nobody noted it, or a clock that was wrong did: it lies ahead."""
+    """Return since when a pod is surplus; 0.0 if this was not noted, or the noted time is in the future."""
     return pod.surplus_since if pod.surplus_since <= now else 0.0
 
 
-#: Seconds after the end of its grace period from which a pod is called stuck.
+#: Seconds after the end of its grace period until a pod is reported as stuck.
 STUCK_AFTER: Final = 10.0
 
 
 def seconds_until_freed(cluster: TFCluster, pod: Pod, now: float) -> float | None:
-    """Return how long until a terminating pod is deleted by force; None where the user set no such time."""
-    # Without grace it was deleted by force already, and only a finalizer keeps it.
+    """Return the seconds until a terminating pod is deleted by force; None if the user has not set such a time."""
+    # A grace period of 0 means that it was deleted by force already; only a finalizer keeps it.
     if cluster.force_delete_after is None or not pod.meta.terminating or not pod.meta.grace:
         return None
     return _gone_by(pod, now) + cluster.force_delete_after - now
 
 
 def seconds_until_stuck(pod: Pod, now: float) -> float:
-    """Return how long until a terminating pod is called stuck."""
+    """Return the seconds until a terminating pod is reported as stuck."""
     return _gone_by(pod, now) + STUCK_AFTER - now
 
 
@@ -91,7 +91,7 @@ def stuck_words(cluster: TFCluster, pod: Pod) -> str:
 
 
 def pods_to_clean(roster: Roster) -> Iterator[Pod]:
-    """Choose the pods of a finished cluster that are deleted: under Running those that have not ended."""
+    """Select the pods of a finished cluster to delete: with cleanPodPolicy Running, those that have not ended."""
     policy = roster.cluster.clean_pod_policy
     if policy == "None":
         return

@@ -1,4 +1,4 @@
-"""What the end of a pod means: its program succeeded, or failed, or somebody took the pod away."""
+"""How a pod ended: its program succeeded or failed, or the pod was deleted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger, Ver
 from tfcluster_operator.declaration.spec import Task, TFCluster
 from tfcluster_operator.objects.pod import Exit, Pod
 
-#: Above this an exit code tells the signal that killed the program, as shells and container runtimes have it.
+#: An exit code above this encodes the signal that killed the program, as in shells and container runtimes.
 SIGNALLED: Final = 128
 LAST_SIGNALLED: Final = SIGNALLED + 64
 
 
-#: What Kubernetes says of a pod that ran longer than its template's activeDeadlineSeconds.
+#: The reason that Kubernetes sets on a pod that ran longer than its template's activeDeadlineSeconds.
 OUT_OF_TIME: Final = ("DeadlineExceeded",)
 
 
@@ -28,14 +28,13 @@ class Ending(Enum):
 
 
 def ending_of(pod: Pod) -> Ending | None:
-    """Judge the end of a pod.
+    """Classify the end of a pod.
 
     Returns:
-        None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
-        An end counts that came before its deletion was asked for: we saw it so, or the pod's own status proves it.
-        Times prove nothing: the node's clock says when the program ended, the API server's when the deletion was asked.
-        A task that is declared again and ended while it was to leave did as it was told: it is no failure, and its work
-        is not complete.
+        None while its task runs, and while the pod is being deleted: the exit code after SIGTERM proves nothing.
+        An end before the deletion request counts, if the operator saw it then or the pod's own status proves it.
+        Times prove nothing: the end has the node's clock, the deletion request the API server's.
+        A task that ended while it was leaving and is now declared again has not failed, and its work is not complete.
     """
     if not pod.ended:
         return None
@@ -45,12 +44,12 @@ def ending_of(pod: Pod) -> Ending | None:
         return Ending.DISRUPTED
     good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
     if pod.phase == "Failed" and pod.reason in OUT_OF_TIME:
-        good = False  # the kubelet ended it: what its program made of SIGTERM says nothing
+        good = False  # the kubelet ended it: the exit code after SIGTERM proves nothing
     return Ending.SUCCEEDED if good else Ending.FAILED
 
 
 def name_of(end: Exit | None, pod_reason: str = "") -> str:
-    """Return the name of a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
+    """Return the name of a failure in one CamelCase word: OOMKilled, KilledBySignal, or the reason of Kubernetes."""
     if end is None or pod_reason in OUT_OF_TIME:
         return pod_reason or "Failed"
     if end.reason == "OOMKilled":
@@ -61,7 +60,7 @@ def name_of(end: Exit | None, pod_reason: str = "") -> str:
 
 
 def words_for(pod: Pod) -> str:
-    """Return how a pod failed, in words: the name, the exit code or signal, and the last line that it left."""
+    """Return a message about how a pod failed: the name, the exit code or signal, and its last line of output."""
     end = pod.exit
     if end is None:
         return pod.reason or "no exit code is known"
@@ -76,7 +75,7 @@ def words_for(pod: Pod) -> str:
 
 
 def judge_success(cluster: TFCluster, ledger: Ledger) -> Verdict | None:
-    """Decide whether the cluster has succeeded; jobs without any task meet no policy."""
+    """Decide whether the cluster has succeeded; a job without tasks does not satisfy a success policy."""
     policy = cluster.success_policy
     named = [job for name in policy.jobs if (job := cluster.job(name)) is not None]
     tasks = sum(job.replicas for job in named)
@@ -107,7 +106,7 @@ def judge_failure(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger) -> V
 
 
 def judge_deadline(cluster: TFCluster, ledger: Ledger, now: float) -> Verdict | None:
-    """Decide whether the cluster has run too long."""
+    """Decide whether the cluster has exceeded its deadline."""
     limit = cluster.active_deadline
     if limit is None or not ledger.started_at or now < ledger.started_at + limit:
         return None

@@ -1,12 +1,12 @@
-"""The gangs of a cluster: the tasks that get their places together or not at all, and the PodGroup of each.
+"""The gangs of a cluster: the tasks that are scheduled together or not at all, and the PodGroup of each gang.
 
-Tasks that start at once make one gang, those of a job that starts after others another.  A gang is for a start: once it
-has its places, a pod that comes back, or is added, is placed for itself.  A restart of a whole job, or of all, and a
-resumption are starts again, in a round of their own with a PodGroup of its own, because a PodGroup that was placed is
-never scheduled together again (Kubernetes, "Gang Scheduling").
+Tasks that start together form one gang; a job that starts after others has its own gang.  A gang applies to one start:
+once its pods have nodes, a re-created or added pod is scheduled on its own.  A restart of a whole job, or of all jobs,
+and a resumption are new starts: each has a new round with its own PodGroup, because Kubernetes never schedules a
+PodGroup together a second time (Kubernetes, "Gang Scheduling").
 
-The time of spec.scheduling.gang.timeoutSeconds counts from when its tasks can start: not while they wait for other jobs
-or for quota, and not in the pause before a restart.  Each start has its whole time.
+spec.scheduling.gang.timeoutSeconds counts from when the tasks can start: time spent waiting for other jobs or for
+quota, and the back-off before a restart, do not count.  Each start has the whole time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tfcluster_operator.life.roster import Holder, Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.pod_group import PodGroup, name_for, wave_of
 
-#: What the scheduler says of the nodes begins with how many of them "are available".
+#: Part of the scheduler's message about nodes, which begins with how many of them "are available".
 _OF_THE_NODES: Final = "nodes are available"
-#: What scheduler-plugins says of a pod that had room, and of whose gang another had none.
+#: Part of scheduler-plugins' message for a pod that has a node while another pod of its gang has not.
 _FOR_ANOTHER: Final = "rejection in "
 
 
@@ -33,9 +33,9 @@ _FOR_ANOTHER: Final = "rejection in "
 class Gang:
     """One round of one gang.
 
-    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``begun`` says that
-    a pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays;
-    ``leaving`` says that it is being deleted and never had places: Kubernetes keeps it until no pod waits with it.
+    ``members`` are the places of its tasks; ``unplaced`` are those whose pod does not have a node yet.  ``begun``: a
+    pod of the PodGroup has a node, so all of them had one.  ``existing`` is the PodGroup, if it is ours and stays.
+    ``leaving``: it is being deleted and was never scheduled; Kubernetes keeps it until none of its pods is pending.
     """
 
     name: str
@@ -49,28 +49,28 @@ class Gang:
 
     @property
     def placed(self) -> bool:
-        """Whether its tasks have, or had, their places."""
+        """Whether its tasks have, or had, nodes."""
         return not self.unplaced or self.begun or (self.existing is not None and self.existing.placed)
 
     @property
     def min_count(self) -> int:
-        """How many pods of the PodGroup must have places at once: who has one for itself is none of them."""
+        """The number of pods in the PodGroup that are scheduled together; pods scheduled on their own do not count."""
         return len(self.unplaced)
 
     @property
     def trouble(self) -> str:
-        """Why there was no room the last time the scheduler tried, in its words; "" while it has not said so."""
+        """The scheduler's latest message on why the gang does not fit, or ""."""
         if self.placed or self.existing is None or self.existing.trouble == "":
             return ""
-        # Of the group it says how many pods lack a place, and of one pod alone what the nodes lack.
+        # The group's message has the number of pods without a node; a pod's message has what the nodes lack.
         troubles = (place.staying.trouble for place in self.unplaced if place.staying is not None)
         causes = [trouble.rpartition("UTC: ")[2] for trouble in troubles if _OF_THE_NODES in trouble]
-        # Of the others that had room scheduler-plugins says that it was taken from them for the sake of one.
+        # scheduler-plugins writes to pods that fitted that they were rejected because of another pod: skip those.
         telling = (cause for cause in causes if _FOR_ANOTHER not in cause)
         return next(telling, self.existing.trouble or next(iter(causes), ""))
 
     def resources(self) -> dict[str, int]:
-        """Count the extended resources that its pods ask for together."""
+        """Count the extended resources that its pods request together."""
         total: dict[str, int] = {}
         for place in self.members:
             for resource, count in place.task.job.limits().items():
@@ -79,10 +79,10 @@ class Gang:
 
 
 def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
-    """Work out the gangs of a cluster.
+    """Compute the gangs of a cluster.
 
     Returns:
-        Each gang by the name of its PodGroup; none where none are declared, and while the cluster is suspended.
+        Each gang by the name of its PodGroup; empty if none are declared, and while the cluster is suspended.
     """
     if roster.cluster.gang is None or roster.cluster.suspend or known.verdict is not None:
         return {}
@@ -95,16 +95,16 @@ def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
 
 
 def is_member(cluster: TFCluster, place: Place) -> bool:
-    """Return whether a task gets its place with a gang."""
+    """Return whether a task is scheduled with a gang."""
     if cluster.gang is None or place.stage is Stage.COMPLETED:
         return False
     return place.task.index < cluster.gang.least(place.task.job)
 
 
 def awaited(gangs: Mapping[str, Gang], job: Job) -> list[Gang]:
-    """Return the gangs that have their places before a task of this job, which is no member, gets a pod.
+    """Return the gangs that must be scheduled before a task of this job, which is not a member, gets a pod.
 
-    It would hold what a gang lacks: two clusters that begin with their surplus have no room for their gangs.
+    Its pod would take resources that a gang lacks: two clusters that start with such pods could block each other.
     """
     return [gang for gang in gangs.values() if gang.job in {"", wave_of(job)} and not gang.placed]
 
@@ -135,17 +135,17 @@ def _has_place(pod: Pod) -> bool:
 
 
 def waiting_since(roster: Roster, ledger: Ledger, gangs: Iterable[Gang], now: float) -> dict[str, float]:
-    """Return since when each gang waits for its places, in seconds since the epoch."""
+    """Return since when each gang waits for nodes, in seconds since the epoch."""
     gang = roster.cluster.gang
     if gang is None or gang.timeout is None:
         return {}
     waiting = (one.name for one in gangs if not one.placed and _may_start(roster, ledger, one, now))
-    # What an operator wrote down whose clock was ahead is now.
+    # A time in the future, written by an operator whose clock was ahead, counts as now.
     return {name: min(ledger.gangs.get(name) or now, now) for name in waiting}
 
 
 def judge_gangs(roster: Roster, ledger: Ledger, gangs: Mapping[str, Gang], now: float) -> Verdict | GaveUp | None:
-    """Decide what becomes of a cluster whose gang has found no places in time; None while there is time."""
+    """Decide what to do with a cluster whose gang was not scheduled in time; None before the timeout."""
     gang = roster.cluster.gang
     for name, since in ledger.gangs.items():
         if gang is None or gang.timeout is None or now < since + gang.timeout:
@@ -162,7 +162,7 @@ def judge_gangs(roster: Roster, ledger: Ledger, gangs: Mapping[str, Gang], now: 
 
 
 def seconds_until_timeout(cluster: TFCluster, ledger: Ledger, now: float) -> float | None:
-    """Return the seconds until the first gang has waited for too long; None where none waits, or there is no limit."""
+    """Return the seconds until the first gang times out, or None."""
     if cluster.gang is None or cluster.gang.timeout is None or not ledger.gangs:
         return None
     return min(ledger.gangs.values()) + cluster.gang.timeout - now

@@ -1,13 +1,13 @@
-"""Which pod each task is: told to the chief alone, so that it connects again to a task whose pod was replaced.
+"""Which pod each task is: only the chief's view has this, so that the chief reconnects to a task with a new pod.
 
-An address outlives the pods behind it, so the coordinator could not tell otherwise.  What it is told is written rarely:
+An address outlives its pods, so the coordinator could not detect a new pod otherwise.  The entry is written rarely:
 
-* A pod that stands in place of one that the view names is a repair, and told at once.
-* A task that the view does not name yet is told of when no pod is missing: a launch costs one write, however many pods.
-* Whatever else changes a view brings it up to date in this as well.
+* A pod that replaces one in the view is a repair: it is written immediately.
+* A task that the view does not list yet is added once no pod is missing: a launch costs one write for all pods.
+* Any other change to a view updates this, too.
 
-Of the chief itself nothing is told, nor of an evaluator, to which nobody connects, and nothing while a cluster is
-suspended or comes for the first time.
+The chief itself, and evaluators, which receive no connections, are left out; so is everything while a cluster is
+suspended or before its first start.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR
 from tfcluster_operator.life.roster import Roster, Stage
 from tfcluster_resolver import contract
 
-#: Sixteen millions: that a pod and its successor have the same is as unlikely.
+#: 24 bits: a pod and its successor have the same with a probability of one in 16 million.
 _LENGTH: Final = 6
 
-#: What stands for the pod of a task, by job and index.
+#: Identifies the pod of each task, by job and index.
 Told = Mapping[str, Mapping[int, str]]
 
 
 class Pods(NamedTuple):
-    """The UID of each task's pod, by job and index, and whether each task that is to have a pod has one."""
+    """The UID of each task's pod, by job and index, and whether each task that should have a pod has one."""
 
     uids: Mapping[str, Mapping[int, str]]
     complete: bool
 
 
 def pods_of(roster: Roster, published: Iterable[Told]) -> Pods | None:
-    """Look which pod each task is.
+    """Find the pod of each task.
 
     Returns:
-        The pods of all tasks but the chief and evaluators; None where nothing is to be told.
+        The pods of all tasks but the chief and evaluators; None if the view does not list pods.
     """
     if roster.cluster.suspend or roster.cluster.job(CHIEF) is None:
         return None
@@ -57,7 +57,7 @@ def pods_of(roster: Roster, published: Iterable[Told]) -> Pods | None:
 
 
 def told(pods: Pods, view: contract.View, before: Told) -> tuple[Told, bool]:
-    """Decide what a view tells of the pods."""
+    """Decide which pods a view lists."""
     everything: dict[str, Mapping[int, str]] = {}
     urgent = False
     for job, tasks in view.jobs.items():
@@ -75,7 +75,7 @@ def told(pods: Pods, view: contract.View, before: Told) -> tuple[Told, bool]:
 
 
 def kept(view: contract.View, before: Told) -> Told:
-    """Return what the published view tells of the tasks that are still seen."""
+    """Return the pods in the published view whose tasks are still visible."""
     still: dict[str, Mapping[int, str]] = {}
     for job, tasks in view.jobs.items():
         seen = tasks if isinstance(tasks, Mapping) else range(len(tasks))

@@ -1,13 +1,12 @@
-"""Queues: what of a cluster has quota, by the Workloads with which it asks for that.
+"""Queues: which part of a cluster has quota, according to its Workloads.
 
-A TFCluster with the label of a queue gets pods for what Kueue has granted, and for nothing else.  It asks by Workloads,
-called claims here.  The first stands for the whole cluster; a later one for the tasks that an edit adds, so that what
-runs continues while they wait.  The claims of a cluster stand in the order of their numbers, those that were granted
-before those that wait, and each covers the tasks of a job that come next by index.  What a claim stands for is counted
-without the pods whose quota was given back.
+A TFCluster with the label of a queue gets pods only for what Kueue has admitted.  Its Workloads are called claims here.
+The first claim covers the whole cluster; a later one covers the tasks that an edit adds, so that running tasks continue
+while the new ones wait.  The claims of a cluster are ordered by number, admitted ones before waiting ones, and each
+covers the next tasks of a job by index.  A claim's tasks are counted without the pods whose quota was given back.
 
-What a cluster is without quota is told by another declaration, on which everything else builds: it is suspended, or has
-as many tasks of each job as were granted.
+The result is a reduced declaration, which all other code uses: the cluster is suspended, or has only the tasks of each
+job that were admitted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor, Workload
 
-#: What of a pod's spec a queue judges: what it takes, and which nodes it can take it from.
+#: The parts of a pod's spec that a queue evaluates: its resources, and which nodes it can use.
 _JUDGED: Final = (
     "nodeSelector",
     "affinity",
@@ -36,25 +35,25 @@ _JUDGED: Final = (
     "resources",
     "resourceClaims",
 )
-#: Stands before the least number of pods in an annotation.
+#: Separates the least number of pods in an annotation.
 _AT_LEAST: Final = ":"
 _JUDGED_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
 
 
 class Turn(Enum):
-    """How a cluster stands in its queue."""
+    """The state of a cluster in its queue."""
 
-    #: It names no queue.
+    #: It does not have a queue.
     FREE = "free"
-    #: The user has suspended it, so that it asks for nothing.
+    #: The user has suspended it, so it does not request quota.
     SUSPENDED = "suspended"
-    #: Nothing is known of its claims: what runs continues, and nothing is added.
+    #: Its claims cannot be read: running tasks continue, and no task is added.
     UNKNOWN = "unknown"
-    #: It waits, and has no pods.
+    #: It waits for quota and does not have pods.
     WAITING = "waiting"
-    #: Its pods need something else than was granted: they go, and it waits again.
+    #: The pods need something other than was admitted: they are deleted, and the cluster waits again.
     CHANGED = "changed"
-    #: Its first claim was granted.
+    #: Its first claim was admitted.
     ADMITTED = "admitted"
     #: The cluster has finished.
     FINISHED = "finished"
@@ -62,9 +61,9 @@ class Turn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One Workload of a cluster, and the tasks that it stands for.
+    """One Workload of a cluster, and the tasks that it covers.
 
-    ``first`` is the index of the first of them and ``count`` how many they are, by job.
+    ``first`` is the index of the first task, ``count`` the number of tasks, both by job.
     """
 
     number: int
@@ -73,17 +72,17 @@ class Claim:
     count: Mapping[str, int]
 
     def covers(self, job: str, index: int) -> bool:
-        """Return whether it stands for a task."""
+        """Return whether it covers a task."""
         return 0 <= index - self.first.get(job, 0) < self.count.get(job, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a cluster stands in its queue.
+    """The state of a cluster in its queue.
 
-    ``cluster`` is what it has quota for.  ``holding`` are the claims that were granted, if the first one was; ``rest``
-    are the others.  ``missing_flavors`` says, by job, which ResourceFlavors nobody knows.  ``why`` says
-    why nothing is known.
+    ``cluster`` is the part that has quota.  ``holding`` are the admitted claims, if the first one was admitted;
+    ``rest`` are the others.  ``missing_flavors`` has, by job, the ResourceFlavors that do not exist.  ``why`` is the
+    reason why the claims are unknown.
     """
 
     turn: Turn
@@ -95,16 +94,16 @@ class Standing:
 
     @property
     def granted(self) -> Mapping[str, int]:
-        """How many tasks of each job have quota, declared or not."""
+        """The number of tasks of each job with quota, declared or not."""
         return _total(self.holding)
 
 
 def stand(cluster: TFCluster, observed: Observed) -> Standing:
-    """Return what of a cluster has quota."""
+    """Return the part of a cluster that has quota."""
     claims = sorted(_claims_of(cluster, observed), key=_rank)
     known = ledger.read(cluster.status) if cluster.queue else ledger.Ledger()
     if known.verdict is not None:
-        # Kueue can delete the Workloads of what has finished, and that changes nothing any more.
+        # Kueue can delete the Workloads of a finished cluster; this does not change the cluster.
         return Standing(Turn.FINISHED, _with_tasks(cluster, known.granted), rest=tuple(_in_order(cluster, claims)))
     if not cluster.queue or cluster.suspend:
         turn = Turn.SUSPENDED if cluster.queue else Turn.FREE
@@ -139,7 +138,7 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
 
 
 def as_reported(cluster: TFCluster) -> Standing:
-    """Return what of a cluster has quota by its status alone, for who cannot read its Workloads."""
+    """Return the part of a cluster that has quota according to its status, for users who cannot read Workloads."""
     if not cluster.queue or cluster.suspend:
         return Standing(Turn.SUSPENDED if cluster.queue else Turn.FREE, cluster)
     known, no_task = ledger.read(cluster.status), not any(job.replicas for job in cluster.jobs)
@@ -152,7 +151,7 @@ def as_reported(cluster: TFCluster) -> Standing:
 
 
 def asked_of(job: Job) -> dict[str, Any]:
-    """Return the part of a job's template that a queue judges, as a PodTemplateSpec."""
+    """Return the part of a job's template that a queue evaluates, as a PodTemplateSpec."""
     spec: Mapping[str, Any] = job.template.get("spec") or {}
     judged: dict[str, Any] = {key: spec[key] for key in _JUDGED if spec.get(key)}
     for group in ("initContainers", "containers"):
@@ -161,27 +160,27 @@ def asked_of(job: Job) -> dict[str, Any]:
                 {key: container[key] for key in _JUDGED_OF_CONTAINERS if container.get(key)}
                 for container in spec[group]
             ]
-    # The template's own might be any, and that of the pods is Never.
+    # The template can have another value, but the pods always have Never.
     return {"spec": {**judged, "restartPolicy": "Never"}}
 
 
 def asks_of(job: Job) -> str:
-    """Digest what one pod of a job asks for."""
+    """Return a digest of what one pod of a job requests."""
     return digest_of(asked_of(job))
 
 
 def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
-    """Spell what the pods of some jobs ask for, and how few can come, for the annotation of a claim."""
+    """Write the requests of some jobs' pods, and the least number of pods, as a claim's annotation."""
     fewest = {name: f"{_AT_LEAST}{count}" for name, count in least.items()}
     asks = {naming.dns_job(job.name): asks_of(job) + fewest.get(job.name, "") for job in jobs}
     return json.dumps(asks, sort_keys=True, separators=(",", ":"))
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Return the least number of tasks of a job that its queue can grant, from ``spec.jobs.J.minReplicas``.
+    """Return the least number of tasks of a job that its queue can admit, from ``spec.jobs.J.minReplicas``.
 
     Returns:
-        The number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
+        The number by job: of one job at most, because Kueue allows partial admission for one podSet only.
     """
     if cluster.gang is None:
         return {}
@@ -194,12 +193,12 @@ def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) 
 
 
 def job_of_pod_set(cluster: TFCluster, pod_set: str) -> Job | None:
-    """Return the job that a podSet stands for; None where it is no longer declared."""
+    """Return the job that a podSet stands for; None if it is no longer declared."""
     return next((job for job in cluster.jobs if naming.dns_job(job.name) == pod_set), None)
 
 
 def is_at_work(pod: Pod) -> bool:
-    """Return whether a pod takes resources, as the scheduler counts: a terminating one, too, until it has ended."""
+    """Return whether a pod uses resources, as the scheduler counts: a terminating one, too, until it has ended."""
     return pod.phase not in {"Succeeded", "Failed"}
 
 
@@ -211,7 +210,7 @@ def _claims_of(cluster: TFCluster, observed: Observed) -> Iterator[tuple[int, Wo
 
 
 def _rank(claim: tuple[int, Workload]) -> tuple[bool, int]:
-    """Put those that were granted before those that wait, so that the loss of one costs no task of another."""
+    """Order admitted claims before waiting ones, so that a lost claim does not affect the tasks of another."""
     number, workload = claim
     return number > 0 and not workload.admitted, number
 
@@ -223,7 +222,7 @@ def _in_order(cluster: TFCluster, claims: Iterable[tuple[int, Workload]]) -> Ite
         for pod_set, asked in workload.asked.items():
             job = job_of_pod_set(cluster, pod_set)
             name = pod_set if job is None else job.name
-            # What is given back counts from what was asked for, and not from what was granted of it.
+            # Reclaimed pods count from the requested number, not from the admitted one.
             left = max(0, asked - workload.reclaimed.get(pod_set, 0))
             counts[name] = left if workload.granted is None else min(left, workload.granted.get(pod_set, 0))
         yield Claim(number, workload, {name: reached.get(name, 0) for name in counts}, counts)
@@ -240,7 +239,7 @@ def _total(claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def _is_of_the_past(cluster: TFCluster, claim: Claim) -> bool:
-    """Return whether a claim that has quota has it in another queue, or for pods that ask for something else now."""
+    """Return whether a claim was admitted in another queue, or for pods with other requests than now."""
     workload = claim.workload
     if workload.granted is None:
         return False
@@ -248,12 +247,12 @@ def _is_of_the_past(cluster: TFCluster, claim: Claim) -> bool:
         return True
     asks = read_asks(workload)
     jobs = (job for job in cluster.jobs if claim.count.get(job.name) and job.replicas)
-    # An annotation that somebody took away tells nothing, and no training ends for that.
+    # If the annotation was removed, the requests are unknown: this must not end a training.
     return any(asks.get(naming.dns_job(job.name), now) != now for job in jobs for now in [asks_of(job)])
 
 
 def read_asks(workload: Workload) -> Mapping[str, str]:
-    """Read what the pods of each podSet asked for when a claim was written; nothing where somebody edited that."""
+    """Return the requests of each podSet's pods when a claim was written; empty if the annotation was edited."""
     try:
         found = json.loads(workload.meta.annotations.get(naming.ANNOTATION_ASKS, ""))
     except ValueError:
@@ -264,7 +263,7 @@ def read_asks(workload: Workload) -> Mapping[str, str]:
 
 
 def _unknown(cluster: TFCluster, observed: Observed, granted: Mapping[str, int]) -> Standing:
-    """Keep what runs, because it was granted once: the API can be removed, or the permission to read it."""
+    """Keep running tasks, which were admitted before: the API or the permission to read it might have been removed."""
     why, counts = observed.lacking.get(Workload.KIND, ""), dict(granted)
     running = [pod for pod in observed.pods.values() if pod.meta.owner_uid == cluster.uid and is_at_work(pod)]
     if not running:

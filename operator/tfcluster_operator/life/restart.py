@@ -1,6 +1,6 @@
-"""How a failed task is started again: alone or with its scope, and after which pause.
+"""How a failed task is restarted: alone or with its scope, and the back-off before that.
 
-All times are ours: those of the moment when a failure was counted, not of the node that told of it.
+All times are the operator's: when it counted a failure, not when the node reported it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tfcluster_operator.declaration.spec import Job, Task, TFCluster
 from tfcluster_operator.life.ending import name_of, words_for
 from tfcluster_operator.objects.pod import Pod
 
-#: Seconds of the first pause; it doubles with each failure in a row, up to the longest.
+#: Seconds of the first back-off; it doubles with each failure in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
-#: A task that was tried again this long (seconds) ago and has not failed since starts its count of failures at none.
+#: A task that was restarted this long (seconds) ago and has not failed since starts with a failure count of 0.
 FORGIVEN_AFTER: Final = 600.0
-#: A pause is longer than its rule by at most this share, so that a thousand tasks do not come back at one moment.
+#: A back-off is longer than its rule by at most this share, so that a thousand tasks do not restart simultaneously.
 _JITTER: Final = 0.25
 
 
 def scope_of(cluster: TFCluster, job: Job) -> tuple[Job, ...]:
-    """Return the jobs whose pods are all replaced when a task of this job fails; none where the task is alone."""
+    """Return the jobs whose pods are all replaced when a task of this job fails; empty if only the task is."""
     if job.restart_scope == "Cluster":
         return cluster.jobs
     return (job,) if job.restart_scope == "Job" else ()
@@ -50,7 +50,7 @@ def count_restart(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger, now:
 
 
 def entry_of(task: Task, pod: Pod, now: float) -> LastRestart:
-    """Spell one failure for the ledger."""
+    """Build the ledger's record of one failure."""
     return LastRestart(
         task=str(task),
         reason=name_of(pod.exit, pod.reason),
@@ -90,32 +90,32 @@ def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: floa
 
 
 def is_forgiven(tried_at: float, now: float) -> bool:
-    """Return whether the last try, at a time of ours, is so long ago that the failures before it are forgiven."""
+    """Return whether the last restart, by the operator's clock, is so long ago that earlier failures are forgiven."""
     return now - tried_at >= FORGIVEN_AFTER
 
 
 def believed(retry_at: float, now: float) -> float:
-    """Return the time of the next try, now if it lies further ahead than any pause: then a clock was wrong."""
+    """Return the time of the next try; now if it is further ahead than any back-off, because a clock was wrong."""
     return retry_at if retry_at <= now + LONGEST_PAUSE * (1 + _JITTER) else now
 
 
 def pause(failures: int, *, seed: str) -> float:
-    """Return the pause after so many failures in a row.
+    """Return the back-off after this number of failures in a row.
 
     Args:
-        failures: how many went before this one.
-        seed: what the jitter is drawn from; the same seed gives the same pause, so that a plan can be created twice.
+        failures: the number of failures before this one.
+        seed: the seed of the jitter; the same seed gives the same back-off, so that a plan can be repeated.
     """
     drawn = hashlib.sha256(seed.encode()).digest()[0] / 255
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
 
 
 def pause_before_replacing(pod: Pod) -> tuple[float, int]:
-    """Return how long the replacement of a pod waits that was taken away, or ended well and is to run again.
+    """Return the back-off before a pod is replaced that was deleted, or that succeeded and runs again.
 
     Returns:
-        Seconds after we saw its end, and the number that the replacement starts with.  The first time costs no pause; a
-        pod that is rejected again and again, by a full node say, waits longer each time as a failing one does.
+        Seconds after we saw its end, and the number that the replacement starts with.  The first time is 0 s; a pod
+        that is rejected repeatedly, for example by a full node, waits longer each time as a failing one does.
     """
     attempt = 0 if pod.noted.ended_at - pod.noted.since >= FORGIVEN_AFTER else pod.attempt
     return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1

@@ -1,4 +1,4 @@
-"""What an edit of a template does to the pods that there are, by spec.updateStrategy."""
+"""How existing pods are replaced after an edit of a template, by spec.updateStrategy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfcluster_operator.objects.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Where the pods of one job are.
+    """The rollout of one job.
 
-    ``outdated`` are of an older template and stay, ``leaving`` are so and terminate already; ``unavailable`` are the
-    tasks that are not running.
+    ``outdated`` pods have an older template and are not being deleted, ``leaving`` pods have one and terminate already;
+    ``unavailable`` are the tasks that are not running.
     """
 
     job: Job
@@ -25,13 +25,13 @@ class Rollout:
 
     @property
     def old(self) -> tuple[Place, ...]:
-        """Every task whose pod is of an older template."""
+        """Every task whose pod has an older template."""
         return (*self.outdated, *self.leaving)
 
 
 def rollout_of(roster: Roster, job: Job) -> Rollout:
-    """Compare a job's pods with its template; tasks that have completed are left out, they are not run again."""
-    # Nearly all of thousands of tasks are passed by here.
+    """Compare a job's pods with its template; completed tasks are left out, they do not run again."""
+    # A shortcut: this excludes nearly all of thousands of tasks.
     places = [place for place in roster.of(job) if place.stage is not Stage.SERVING or not place.settled]
     places = [place for place in places if place.stage is not Stage.COMPLETED]
     old = [place for place in places if place.outdated]
@@ -44,12 +44,12 @@ def rollout_of(roster: Roster, job: Job) -> Rollout:
 
 
 def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[Pod]:
-    """Choose the outdated pods that are deleted now.
+    """Select the outdated pods to delete now.
 
     Returns:
-        All of them under Recreate, none under OnDelete.  Under RollingUpdate from the highest index: at most
-        maxUnavailable tasks are down at a time, and an outdated pod that does not work anyway goes first, so that a
-        template that never became ready can be corrected.
+        All of them with Recreate, none with OnDelete.  With RollingUpdate from the highest index: at most
+        maxUnavailable tasks are down at a time, and outdated pods that do not run come first, so that a template that
+        never became ready can be corrected.
     """
     strategy = cluster.update_strategy
     if strategy.type == "OnDelete":

@@ -1,6 +1,6 @@
 """The roster: every object under a cluster's names or its control, looked up and classified once.
 
-Whose an object is and what stage a task has reached is decided here and nowhere else.  Stock-taking, rollouts, start
+Only this module decides who owns an object and what stage a task has reached.  The ledger update, rollouts, start
 order, views, the plan and the status read the roster; none of them looks an object up by its name or checks its owner.
 """
 
@@ -29,48 +29,48 @@ from tfcluster_operator.objects.service import Service
 
 
 class Holder(Enum):
-    """Who holds a name that the cluster needs."""
+    """The holder of a name that the cluster needs."""
 
     NOBODY = "nobody"
-    #: The cluster itself.
+    #: This cluster.
     OURS = "ours"
-    #: The cluster itself, and the object is being deleted.
+    #: This cluster, and the object is being deleted.
     LEAVING = "leaving"
-    #: A deleted TFCluster of the same name, whose objects are not gone yet.
+    #: A deleted TFCluster of the same name, whose objects still exist.
     PREDECESSOR = "predecessor"
-    #: Somebody else: the object is left alone.
+    #: Another owner: the object is left alone.
     FOREIGN = "foreign"
 
 
 class Stage(Enum):
-    """How far a task is."""
+    """The stage of a task."""
 
     MISSING = "missing"
-    #: Its pod's name is held by somebody else.
+    #: Another owner holds its pod's name.
     FOREIGN = "foreign"
-    #: Its pod's name is held by a pod of a deleted TFCluster of the same name.
+    #: A pod of a deleted TFCluster of the same name holds its pod's name.
     PREDECESSOR = "predecessor"
     #: Its pod is being deleted.
     TERMINATING = "terminating"
     STARTING = "starting"
-    #: Its pod runs and is ready.
+    #: Its pod runs and is Ready.
     SERVING = "serving"
-    #: Its pod's program is over.
+    #: Its pod's program has ended.
     ENDED = "ended"
-    #: It has ended with exit code 0 and is not run again, whatever became of its pod.
+    #: It has ended with exit code 0 and is not run again, whether its pod still exists or not.
     COMPLETED = "completed"
 
-    # Enum's own is written in Python, and a reconcile over thousands of tasks looks stages up many times for each.
+    # Enum's own hash is written in Python, and a reconcile over thousands of tasks hashes stages many times for each.
     __hash__ = object.__hash__
 
 
 class Place(NamedTuple):
-    """One declared task, and its pod, or whoever holds the name that its pod is to have.
+    """One declared task, and its pod, or the pod that holds the name that its pod should have.
 
-    ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
-    our pod was created from another template than the present one.  ``kept`` are pods of the task that have failed and
-    are its pods no longer, the oldest first: only their logs are of use.  ``settled`` says that our pod is running and
-    that nothing about it alone asks for anything: what still may are its view and its incarnation.
+    ``ending`` is how our pod's program ended, None while it runs or if its end does not count.  ``outdated``: our pod
+    was created from another template than the current one.  ``kept`` are failed pods of the task, the oldest first,
+    which are kept for their logs only.  ``settled``: our pod runs, and the pod alone does not require an action; its
+    view and its incarnation still can.
     """
 
     task: Task
@@ -84,18 +84,18 @@ class Place(NamedTuple):
 
     @property
     def own(self) -> Pod | None:
-        """The pod, if it is ours; it might be on its way out."""
+        """The pod, if it is ours; it might be terminating."""
         return None if self.stage in {Stage.FOREIGN, Stage.PREDECESSOR} else self.pod
 
     @property
     def staying(self) -> Pod | None:
-        """The pod, if it is ours and nobody has asked for its deletion."""
+        """The pod, if it is ours and is not being deleted."""
         pod = self.own
         return None if pod is None or pod.meta.terminating else pod
 
     @property
     def serving(self) -> bool:
-        """Whether the task does its work now."""
+        """Whether the task runs and is ready."""
         return self.stage is Stage.SERVING
 
 
@@ -104,7 +104,7 @@ _Kind = TypeVar("_Kind", bound=Child)
 
 @dataclass(frozen=True, slots=True)
 class Holding(Generic[_Kind]):
-    """A name of an object other than a pod that the cluster needs, who holds it, and with what."""
+    """A name that the cluster needs for an object other than a pod, its holder, and the object."""
 
     kind: str
     name: str
@@ -113,7 +113,7 @@ class Holding(Generic[_Kind]):
 
     @property
     def own(self) -> _Kind | None:
-        """The object, if it is ours and stays."""
+        """The object, if it is ours and is not being deleted."""
         return self.object if self.holder is Holder.OURS else None
 
 
@@ -121,14 +121,14 @@ class Holding(Generic[_Kind]):
 class Roster:
     """Everything that exists for one cluster, classified.
 
-    ``cluster`` is what is declared, as far as its queue has granted it, and ``declared`` all of it; ``standing`` says
-    how it stands in the queue, and ``at_work`` are the pods of a cluster in a queue that take resources.
+    ``cluster`` is what is declared, as far as its queue has admitted it, and ``declared`` all of it; ``standing`` is
+    its state in the queue, and ``at_work`` are the pods of a cluster in a queue that use resources.
 
-    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
-    task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
-    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and ``unsettled`` names those of them
-    that are not there, or not as they should be.  ``resolver`` names the copy of the resolver that the pods mount, ""
-    where none is delivered, and ``mounted`` names those that a pod of ours mounts.
+    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that do not belong
+    to a declared task; ``leaving`` are terminating pods that are ours, or that hold one of our names for a predecessor.
+    ``policies`` are the NetworkPolicies that the isolation needs, and ``unsettled`` names those that do not exist or
+    differ from what is wanted.  ``resolver`` names the resolver's ConfigMap that the pods mount, "" if none is
+    delivered; ``mounted`` names those that our pods mount.
     """
 
     cluster: TFCluster
@@ -146,26 +146,26 @@ class Roster:
     uids: frozenset[str] = frozenset()
 
     def held(self, kind: type[_Kind], name: str) -> Holding[_Kind]:
-        """Tell who holds a name that the cluster needs for an object of this kind."""
+        """Return the holder of a name that the cluster needs for an object of this kind."""
         return _hold(self.cluster, kind, name, self.observed)
 
     def ours(self, kind: type[_Kind]) -> list[_Kind]:
-        """Return every object of a kind that is ours and stays."""
+        """Return every object of a kind that is ours and is not being deleted."""
         found = self.observed.of(kind).values()
         return [one for one in found if holder_of(self.cluster, one) is Holder.OURS]
 
     @property
     def service(self) -> Holding[Service]:
-        """Who holds the name of the headless Service."""
+        """The holder of the headless Service's name."""
         return self.held(Service, naming.service_name(self.cluster.name))
 
     def views(self, job: Job) -> Holding[ConfigMap]:
-        """Tell who holds the name of the ConfigMap with a job's views."""
+        """Return the holder of the name of the ConfigMap with a job's views."""
         return self.held(ConfigMap, naming.view_name(self.cluster.name, job.name))
 
     @property
     def copy(self) -> Holding[ConfigMap] | None:
-        """Whose the copy of the resolver is: OURS if its bytes are right, for it is nobody's property."""
+        """The resolver's ConfigMap: OURS if its content is right, because clusters share it and none owns it."""
         found = self.observed.of(ConfigMap).get(self.resolver)
         if not self.resolver or found is None:
             return Holding(ConfigMap.KIND, self.resolver, Holder.NOBODY) if self.resolver else None
@@ -182,7 +182,7 @@ class Roster:
         return (place for place in self.places[job.name] if place.stage is not Stage.COMPLETED)
 
     def staying(self) -> Iterator[Pod]:
-        """Return every pod of ours, declared or not, that nobody has asked to go."""
+        """Return every pod of ours, declared or not, that is not being deleted."""
         for places in self.places.values():
             for place in places:
                 if (pod := place.staying) is not None:
@@ -190,13 +190,13 @@ class Roster:
         yield from self.surplus
 
     def kept(self) -> Iterator[Pod]:
-        """Return every failed pod that is kept and that nobody has asked to go."""
+        """Return every failed pod that is kept and not being deleted."""
         for places in self.places.values():
             for place in places:
                 yield from (pod for pod in place.kept if not pod.meta.terminating)
 
     def completed_by(self, ledger: Ledger) -> Roster:
-        """Return the roster with what the ledger tells: which tasks have completed, and which edition this is."""
+        """Return the roster with what the ledger adds: which tasks have completed, and the edition."""
         changed: dict[str, tuple[Place, ...]] = {}
         for job in self.cluster.jobs:
             if completed := ledger.of(job.name).completed:
@@ -220,16 +220,15 @@ def roll_in_turns(
     before: Roster | None = None,
     standing: Standing | None = None,
 ) -> Turns[Roster]:
-    """Classify everything that exists for one cluster, with pauses.
+    """Classify everything that exists for one cluster, and yield now and then.
 
     Args:
         cluster: the declaration.
         observed: everything that exists under its names or its control.
-        resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
-        before: an earlier roster of the cluster, as this function gave it; a task whose pod is the same object as then
-            is not classified again.
-        standing: how the cluster stands in its queue, where that was found out before and must not change in the
-        meantime.
+        resolver: the name of the ConfigMap that delivers the resolver, "" if none is delivered.
+        before: an earlier roster of the cluster from this function; a task whose pod is the same object as then is not
+            classified again.
+        standing: the cluster's state in the queue, if it was computed before and must not change in the meantime.
     """
     declared, standing = cluster, standing or stand(cluster, observed)
     cluster = standing.cluster
@@ -244,7 +243,7 @@ def roll_in_turns(
     for name, pod in observed.pods.items():
         meta = pod.meta
         ours = meta.owner_uid == cluster.uid
-        # A kept pod mounts nothing any more, and its failure is counted and need not be remembered.
+        # A kept pod does not need its volumes, and its failure is counted already.
         if ours and name not in kept:
             uids.add(meta.uid)
             mounted.add(pod.resolver)
@@ -279,7 +278,7 @@ call_roll = at_once(roll_in_turns)
 
 
 def holder_of(cluster: TFCluster, child: Child) -> Holder:
-    """Tell whose an object is, from the cluster's point of view."""
+    """Return the holder of an object, from the cluster's point of view."""
     meta = child.meta
     if meta.owner_uid == cluster.uid:
         return Holder.LEAVING if meta.terminating else Holder.OURS
@@ -289,7 +288,7 @@ def holder_of(cluster: TFCluster, child: Child) -> Holder:
 
 
 def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence[Pod]]:
-    """Return the pods of tasks that have had one before, by the name of the task's first pod."""
+    """Return the later pods of tasks, by the name of the task's first pod."""
     later = defaultdict(list)
     firsts: set[str] = set()
     firsts.update(*(naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs))
@@ -301,7 +300,7 @@ def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence
 
 
 def _places_before(before: Roster | None, cluster: TFCluster, job: Job) -> Sequence[Place]:
-    """Return the places of a job in an earlier roster, where they were classified by the same declaration."""
+    """Return the places of a job in an earlier roster, if they were classified by the same declaration."""
     if before is None or before.cluster.uid != cluster.uid or before.cluster.job(job.name) != job:
         return ()
     return before.places[job.name]
@@ -358,7 +357,7 @@ def _place(cluster: TFCluster, task: Task, first: str, pods: Mapping[str, Pod], 
 
 
 def _is_at_our_address(cluster: TFCluster, pod: Pod) -> bool:
-    """Tell whether a pod of a deleted TFCluster of the same name may still work, at the address of a task of ours."""
+    """Return whether a pod of a deleted TFCluster of the same name might still run at the address of our task."""
     return holder_of(cluster, pod) is Holder.PREDECESSOR and pod.phase not in {"Succeeded", "Failed"}
 
 

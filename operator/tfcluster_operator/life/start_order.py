@@ -1,4 +1,4 @@
-"""Which jobs can start: spec.jobs.J.startAfter, once; a job that has started is never held back again."""
+"""Which jobs can start: spec.jobs.J.startAfter, once; a job that has started is not blocked again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tfcluster_operator.life.roster import Place, Roster, Stage
 
 
 def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
-    """Return what a job waits for.
+    """Return the jobs that a job waits for.
 
     Returns:
-        Each job that is not ready yet as "ps (1 of 2 ready)"; empty where this job can start or has started.
+        Each job that is not ready yet as "ps (1 of 2 ready)"; empty if this job can start or has started.
     """
     record = ledger.of(job.name)
     if record.begun or record.started or record.failing:

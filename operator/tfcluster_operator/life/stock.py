@@ -1,7 +1,7 @@
-"""Taking stock: what the pods' ends mean for the ledger, in one reconcile and in a fixed order.
+"""Updating the ledger from the ends of the pods, once per reconcile and in a fixed order.
 
-Success is looked for first, so that workers that fail while the chief ends well change nothing.  Then failures, each
-counted once by the UID of its pod, then the deadline.  A verdict is forever: after it nothing is counted any more.
+Success is checked first, so that failing workers do not change the result once the chief has succeeded.  Then failures,
+each counted once by the UID of its pod, then the deadline.  A verdict is final: after it nothing is counted.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.roster import Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 
-#: So many losses at most a replacement might tell of that the status does not count.
+#: A replacement's annotation is trusted for this number of losses at most that the status does not count.
 _MOST_UNCOUNTED: Final = 10_000
 
 _Failure = tuple[float, Task, Pod]
 
 
 def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
-    """Bring the ledger up to what can be seen.
+    """Update the ledger from what exists.
 
     Returns:
-        The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed one has
-        its whole budget, a new start time, and runs every task.
+        The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed cluster
+        has its whole budget and a new start time, and runs every task.
     """
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
     ledger = _with_grants(roster, ledger)
@@ -39,8 +39,8 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
-        # A pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
-        # another incarnation from the moment of the suspension on.
+        # A pod that still terminates when the cluster is resumed must not count after that, so each job gets another
+        # incarnation when it is suspended.
         number = ledger.next_incarnation() if ledger.started_at else None
         rested = {
             name: JobRecord(incarnation=record.incarnation if number is None else number)
@@ -55,18 +55,18 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     failures: list[_Failure] = []
     for job in cluster.jobs:
         ledger = _take_in(roster, job, ledger, failures, now)
-    # In the order in which we saw them; the nodes' own times of two failures cannot be compared.
+    # Sort by when we saw them; two failures' times are from different nodes and cannot be compared.
     ledger = _judge(roster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     ledger = _with_gangs(roster, ledger, now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
 
 
 def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
-    """Note since when the gangs wait, and what becomes of the cluster where one has waited for too long."""
+    """Note since when the gangs wait, and the verdict on a cluster whose gang has waited for too long."""
     gang = roster.cluster.gang
     if gang is None or gang.timeout is None or ledger.verdict is not None:
         return replace(ledger, gangs={}) if ledger.gangs else ledger
-    # What has completed now is no member any more.
+    # Tasks that have just completed are no longer members.
     roster = roster.completed_by(ledger)
     gangs = gangs_of(roster, ledger)
     ledger = replace(ledger, gangs=waiting_since(roster, ledger, gangs.values(), now))
@@ -80,18 +80,18 @@ def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
 
 
 def _with_grants(roster: Roster, ledger: Ledger) -> Ledger:
-    """Count how often the queue changed the number of the tasks."""
+    """Count how often the queue changed the number of tasks."""
     if roster.standing.turn is not Turn.ADMITTED or ledger.verdict is not None:
         return ledger
     granted = {job.name: job.replicas for job in roster.cluster.jobs}
     if granted == ledger.granted:
         return ledger
-    # What was published before anything was granted is read by nobody, or was an edit.
+    # No task has read what was published before the first admission, or it was an edit.
     return replace(ledger, granted=granted, regrants=ledger.regrants + bool(ledger.granted))
 
 
 def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> Ledger:
-    """Take what an earlier operator wrote down; where its clock was ahead of ours, a time that decides is now."""
+    """Use the times that an earlier operator wrote; a deciding time in the future, by a wrong clock, becomes now."""
 
     def record(known: JobRecord) -> JobRecord:
         failing = {i: Failing(of.in_row, restart.believed(of.retry_at, now)) for i, of in known.failing.items()}
@@ -106,7 +106,7 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
 
 
 def _closed(ledger: Ledger, now: float) -> Ledger:
-    """Close the ledger: nothing starts any more, so what only served the next start is dropped."""
+    """Close the ledger: no task starts again, so records that only serve the next start are dropped."""
     jobs = {
         name: replace(
             record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0
@@ -130,35 +130,35 @@ def _judge(roster: Roster, ledger: Ledger, failures: Sequence[_Failure], now: fl
 
 
 class _Taking:
-    """One job's record while its pods are looked at, one after the other."""
+    """One job's record while its pods are processed one by one."""
 
     def __init__(self, job: Job, declared: int, record: JobRecord, failures: list[_Failure]) -> None:
         self.job = job
         self._record = record
         self._failures = failures
-        #: What has completed stays so while the queue grants fewer tasks than are declared.
+        #: Completed tasks stay completed while the queue admits fewer tasks than are declared.
         self.completed = {index for index in record.completed if index < declared}
         self.started = {index for index in record.started if index < job.replicas}
         self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
         self.replaced = record.replaced
-        #: How many losses the newest of the uncounted replacements tells of, which might have come more than once.
+        #: The number of losses that the newest uncounted replacement reports; the same one can be processed repeatedly.
         self.told = 0
-        #: An annotation is anybody's to write, and no operator puts off so many counts.
+        #: Anyone can write an annotation; an operator never leaves this number of losses uncounted.
         self._believed = record.replaced + _MOST_UNCOUNTED
 
     def look_at(self, place: Place, now: float) -> None:
-        """Enter what one task's pod tells."""
+        """Update the record from one task's pod."""
         pod, index = place.own, place.task.index
         if pod is None:
-            # Also where somebody else's pod has taken the name already.
+            # Also if another owner's pod has the name already.
             if index in self.started and index not in self.completed:
                 self._lose(index, Lost("", 0))
             return
         if pod.incarnation != self._record.incarnation:
             return
-        # The status says still that the task has its pod, and does not count the loss of it: the operator that made
-        # this one crashed before it wrote that down.
+        # The status still has the task's old pod and does not count its loss: the operator that created this pod
+        # crashed before it wrote the status.
         if index in self._record.started and self._record.replaced < pod.replacement <= self._believed:
             self.replaced += 1
             self.told = max(self.told, pod.replacement)
@@ -183,18 +183,18 @@ class _Taking:
 
 
 def _is_counted(place: Place, record: JobRecord) -> bool:
-    """Return whether the loss in whose place a pod came is counted, if there was one."""
+    """Return whether the loss that a pod replaces is counted, if there was one."""
     return place.pod is None or place.pod.replacement <= record.replaced
 
 
 def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
-    """Enter what one job's pods tell; the failures that are not counted yet are added to ``failures``."""
+    """Update one job's record from its pods; failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
     declared = next(one.replicas for one in roster.declared.jobs if one.name == job.name)
     taking = _Taking(job, declared, record, failures)
     goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
     for place in roster.of(job):
-        # Of a pod running that is known there is nothing to enter, and nearly all of thousands are so.
+        # A known, running pod does not change the record, and nearly all of thousands of pods are such.
         if not (place.settled and place.task.index in goes_on and _is_counted(place, record)):
             taking.look_at(place, now)
     completed = taking.completed
@@ -203,7 +203,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         begun=record.begun or bool(job.start_after and (record.started or taking.started)),
         completed=frozenset(completed),
         started=frozenset(taking.started),
-        # Also those of a pod that is no longer declared: it might be declared again before it is deleted.
+        # Include pods that are no longer declared: they might be declared again before they are deleted.
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},
         lost={index: of for index, of in taking.lost.items() if index not in completed},
@@ -212,13 +212,13 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
 
 
 def _is_lost(place: Place, job: Job) -> bool:
-    """Return whether a task's pod is replaced without having failed: it was taken away, or runs again after success."""
+    """Return whether a task's pod is replaced without a failure: it was deleted, or runs again after success."""
     again = place.ending is Ending.SUCCEEDED and job.restart_policy == "Always"
     return place.stage is Stage.ENDED and (again or place.ending is Ending.DISRUPTED)
 
 
 def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float | None:
-    """Give how long until a failure of a task that works again is forgotten; None where there is nothing to forget."""
+    """Return the seconds until the next failure of a running task is forgiven, or None."""
     waits = [
         of.retry_at + restart.FORGIVEN_AFTER - now
         for job in roster.cluster.jobs

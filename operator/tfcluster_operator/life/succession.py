@@ -1,11 +1,11 @@
-"""The pods of one task, one after the other: which one speaks for it, and which failed before it and are kept.
+"""The successive pods of one task: the current one, and the failed ones before it that are kept.
 
-A pod cannot be renamed, and a failed one that is kept holds its name.  So the next pod has another name and the same
-hostname, by which its address is created.  The name follows from what is kept alone: it is the first name where nothing
-is kept, and else has the next number.  Two operators, or one that crashed, therefore choose the same.
+A pod cannot be renamed, and a failed pod that is kept occupies its name.  So the next pod has another name and the same
+hostname, which determines its address.  The name depends only on the kept pods: it is the first name if none is kept,
+otherwise it has the next number.  So two operators, or one that restarts after a crash, choose the same name.
 
-The label says what is kept.  A pod that carries it, though it has not failed, is not kept, and one that lost it is kept
-all the same once a later pod is there.
+The label marks kept pods.  A pod with the label that has not failed is not kept; a pod that lost the label is kept all
+the same once a later pod exists.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tfcluster_operator.objects.pod import Pod
 class Succession(NamedTuple):
     """The pods of one task that are the cluster's own.
 
-    ``pod`` speaks for the task, None where none does; ``name`` is its name, or the name of the one to be created.
-    ``kept`` have failed before it, the oldest first; some might be on their way out.
+    ``pod`` is the current pod of the task, or None; ``name`` is its name, or that of the pod to create.
+    ``kept`` are the failed pods before it, the oldest first; some might be terminating.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Succession(NamedTuple):
 
 
 def succession_of(first: str, own: Iterable[Pod]) -> Succession:
-    """Put the pods of one task in their order."""
+    """Order the pods of one task."""
     pods = sorted(((naming.first_pod_name(pod.meta.name)[1], pod) for pod in own), key=lambda one: one[0])
     speaking = [(number, pod) for number, pod in pods if not is_kept(pod)]
     newest, pod = speaking[-1] if speaking else (-1, None)
@@ -44,11 +44,11 @@ def is_kept(pod: Pod) -> bool:
 
 
 def name_after(first: str, before: Iterable[Pod]) -> str:
-    """Return the name of the pod that comes after these, which are kept; the first where there are none."""
+    """Return the name of the pod that follows these kept pods; without kept pods, the first name."""
     numbers = [naming.first_pod_name(pod.meta.name)[1] for pod in before]
     return naming.later_pod_name(first, 1 + max(numbers)) if numbers else first
 
 
 def _can_be_kept(pod: Pod) -> bool:
-    # One whose sidecar runs on holds its resources and its address.
+    # A pod whose sidecar still runs holds its resources and its address.
     return pod.phase == "Failed"

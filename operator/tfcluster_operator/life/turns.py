@@ -1,4 +1,4 @@
-"""Decisions over thousands of tasks, which pause now and then, so that others get a turn in the meantime."""
+"""Decisions over thousands of tasks, as generators that yield now and then, so that other coroutines run in between."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final, ParamSpec, TypeVar
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-#: So many tasks are looked at between two pauses.
+#: How many tasks are processed between two yields.
 AT_ONCE: Final = 500
 
 Turns = Generator[None, None, _Result]
 
 
 def at_once(in_turns: Callable[_Arguments, Turns[_Result]]) -> Callable[_Arguments, _Result]:
-    """Make the function that decides the same without a pause."""
+    """Return a function with the same result that does not yield."""
 
     def decide(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         deciding = in_turns(*args, **kwargs)

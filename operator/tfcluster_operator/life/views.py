@@ -1,12 +1,12 @@
-"""Views: what each task sees of its cluster, and the files that say so.
+"""Views: what each task sees of its cluster, and the files that contain it.
 
 One ConfigMap a job holds the job's views: ``cluster.json`` for the tasks that share the job's device filters, and
-``task-N.json`` for a task with filters of its own.  A pod mounts its job's ConfigMap for life, so a change of filters
-reaches it as a changed file and never costs a pod.
+``task-N.json`` for a task with filters of its own.  A pod mounts its job's ConfigMap for its whole life, so a change of
+filters changes a file and does not replace a pod.
 
-A view's epoch is the generation of the TFCluster that last changed its membership or filters: it needs no counter that
-a crash could lose, and it names the edit that caused it.  Where a queue changes the membership, the epoch is that much
-further (:attr:`TFCluster.edition`).
+A view's epoch is the generation of the TFCluster that last changed its membership or filters: a crash cannot lose it,
+as it could a counter, and it identifies the edit that caused it.  If a queue changes the membership, the epoch grows by
+the number of such changes (:attr:`TFCluster.edition`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
 from tfcluster_resolver import contract
 
-#: A ConfigMap takes 1 MiB; what is above this leaves no room for the object's own fields.
+#: A ConfigMap holds 1 MiB; the rest is for the object's own fields.
 LARGEST_CONFIG_MAP: Final = 900_000
 
 
 @dataclass(frozen=True, slots=True)
 class JobViews:
-    """The wanted ConfigMap of one job: its name and its files, and how many bytes these take together.
+    """The wanted ConfigMap of one job: its name and its files, and their total size in bytes.
 
-    One that is too large for a ConfigMap has no files: its size is worked out before anything is built.
-    ``tf_config_size`` is the length of the job's longest TF_CONFIG, in bytes; 0 where none is set.
+    If they are too large for a ConfigMap, ``files`` is empty: the size is computed before anything is built.
+    ``tf_config_size`` is the length of the job's longest TF_CONFIG, in bytes; 0 if none is set.
     """
 
     job: Job
@@ -46,40 +46,39 @@ class JobViews:
 
     @property
     def too_large(self) -> bool:
-        """Whether no ConfigMap holds these views."""
+        """Whether these views exceed a ConfigMap."""
         return self.size > LARGEST_CONFIG_MAP
 
     def told_for(self, index: int) -> str:
-        """Return what a task's pod is told of the file that it reads; "" where there is none."""
+        """Return the digest of a task's file for its pod; "" without a file."""
         file = self.files.get(contract.VIEW_FILE) if len(self.files) == 1 else self._file_for(index)
         return "" if file is None else file.says.told
 
     def text_for(self, index: int) -> str:
-        """Return the text of the file that a task reads; "" where there is none."""
+        """Return the text of the file that a task reads; "" without a file."""
         file = self._file_for(index)
         return "" if file is None else file.text
 
     def _file_for(self, index: int) -> ViewFile | None:
         of_all = self.files.get(contract.VIEW_FILE)
-        # A pass over thousands of tasks asks for each; hardly any has filters of its own.
+        # This is called for each of thousands of tasks, and hardly any has filters of its own.
         return of_all if len(self.files) == 1 else self.files.get(contract.task_view_file(index), of_all)
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The wanted views of a cluster, and what each job's were worked out from: while that is the same, so are they."""
+    """The wanted views of a cluster, and the inputs of each job's views: they are rebuilt only if these change."""
 
     sources: Mapping[str, object]
     of_jobs: tuple[JobViews, ...]
 
 
 def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
-    """Work out the views of every job, with a pause after each: those of a large cluster take a while.
+    """Build the views of every job, and yield after each job: the views of a large cluster take long.
 
     Args:
-        roster: what is declared and what exists; an unchanged view keeps the epoch it has there, and pods tell of lost
-            devices.
-        before: the views of an earlier pass over the same cluster.
+        roster: what is declared and what exists; an unchanged view keeps its epoch, and pods report lost devices.
+        before: the views of an earlier reconcile of the same cluster.
     """
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
@@ -106,30 +105,30 @@ views_of = at_once(views_in_turns)
 
 
 def whole_view(cluster: TFCluster) -> contract.View:
-    """Return the view of somebody without device filters, who sees every task; its epoch is the cluster's edition."""
+    """Return the view without device filters, which has every task; its epoch is the cluster's edition."""
     builder = _Builder(cluster, {job.name: {} for job in cluster.jobs}, {}, None)
     return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.edition)
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
-    """Return the cluster's epoch: the newest of its views'."""
+    """Return the cluster's epoch: the newest epoch of its views."""
     return max((file.says.epoch for job in views for file in job.files.values()), default=0)
 
 
 def _files_of(before: Views | None, job: Job) -> Mapping[str, ReadFile]:
-    """Return the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
+    """Return the files of the last reconcile: a file that was deleted or edited since keeps its epoch."""
     of_jobs = () if before is None else before.of_jobs
     return next(({name: one.says for name, one in of.files.items()} for of in of_jobs if of.job.name == job.name), {})
 
 
 class _Builder:
-    """Builds the views of one cluster; equal views are built once, however many tasks have them.
+    """Builds the views of one cluster; equal views are built once, for any number of tasks.
 
     Args:
         cluster: the declaration.
-        healthy: the tasks whose devices differ from what they asked for, by job.
+        healthy: the tasks whose devices differ from their limits, by job.
         leaving: the tasks that leave.
-        pods: which pod each task is, for the chief; None where it is told nothing.
+        pods: which pod each task is, for the chief; None if its view does not list pods.
     """
 
     def __init__(
@@ -145,14 +144,14 @@ class _Builder:
         self._pods = pods
         self._memberships: dict[tuple[str, ...], str] = {}
         self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
-        #: A view tells of the devices of the viewer's own job even where its filters hide that.
+        #: A view has the devices of the viewer's own job even if its filters hide that job.
         self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
 
     def job_views(self, job: Job, known: Mapping[str, ReadFile]) -> JobViews:
-        """Build the views of one job; ``known`` are the files that its ConfigMap has."""
+        """Build the views of one job; ``known`` are the files in its ConfigMap."""
         if job.name == CHIEF and self._pods is not None:
             wanted = self._job_views(job, known, self._pods)
-            # The pods of tasks can be left out, the tasks cannot.
+            # The list of pods can be left out, the tasks cannot.
             if not wanted.too_large:
                 return wanted
         return self._job_views(job, known, None)
@@ -196,7 +195,7 @@ class _Builder:
         return self._memberships[texts]
 
     def view(self, viewer: Job, texts: tuple[str, ...]) -> contract.View:
-        """Build the view of a task of this job with these filters, as of no epoch."""
+        """Build the view of a task of this job with these filters, without an epoch."""
         jobs: dict[str, tuple[str, ...] | dict[int, str]] = {}
         device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
         accelerators: dict[str, contract.JobAccelerators] = {}
@@ -230,7 +229,7 @@ class _Builder:
 
 
 def _telling(view: contract.View, pods: incarnations.Pods, before: ReadFile | None) -> contract.View:
-    """Let a view tell which pod each task is, where that is worth a write or something else is."""
+    """Add the task's pods to a view, if they are worth a write or the view changes anyway."""
     known = {} if before is None else before.incarnations
     everything, urgent = incarnations.told(pods, view, known)
     if not urgent and before is not None:
@@ -241,7 +240,7 @@ def _telling(view: contract.View, pods: incarnations.Pods, before: ReadFile | No
 
 
 def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
-    """Return a number of bytes that the view of these filters surely takes: that of its addresses."""
+    """Return a lower bound for the size in bytes of the view with these filters: that of its addresses."""
     return sum(
         filters.visible(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
         for job in cluster.jobs
@@ -250,9 +249,9 @@ def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
 
 
 def _filter_ranges(job: Job, shown: filters.Visible) -> tuple[contract.FilterRange, ...]:
-    """Spell the filters of the visible tasks up to maxReplicas, equal neighbours as one range.
+    """Write the filters of the visible tasks up to maxReplicas, equal neighbours as one range.
 
-    TensorFlow keeps the first list that it is given for a task, so a task that might come later is declared now.
+    TensorFlow keeps the first list that it receives for a task, so tasks that might be added later are included now.
     """
     return tuple(r for r in _runs(job, shown.within(job.max_replicas)) if r.filters)
 
@@ -268,7 +267,7 @@ def _runs(job: Job, indices: tuple[int, ...]) -> Iterator[contract.FilterRange]:
 
 
 def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, int]]:
-    """Count healthy devices where they differ from the limit, so that a normal start rewrites no view."""
+    """Count healthy devices if they differ from the limit, so that a normal start does not rewrite a view."""
     limits = job.limits()
     differing = {}
     for place in roster.of(job) if limits else ():
@@ -281,13 +280,13 @@ def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, in
     return differing
 
 
-#: Linux runs no program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2), MAX_ARG_STRLEN),
-#: and a page has 4 KiB at least.
+#: Linux cannot start a program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2),
+#: MAX_ARG_STRLEN), and a page has 4 KiB at least.
 LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
 
 
 def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
-    """Spell what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
+    """Write what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
     seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.tf_config == "TFJob" else None
     if evaluator is not None and evaluator.replicas:
         addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
@@ -296,7 +295,7 @@ def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
 
 
 def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:
-    """Measure the longest TF_CONFIG among some tasks of a job."""
+    """Return the length of the longest TF_CONFIG among some tasks of a job."""
     tasks = _read(view).jobs.get(job.name, ())
     listed = tasks if isinstance(tasks, Mapping) else range(len(tasks))
     shown, hidden = -1, -1
@@ -305,7 +304,7 @@ def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) 
             shown = max(shown, index)
         else:
             hidden = max(hidden, index)
-    # Of equal clusters the highest index is the longest; and who must be put in by itself makes the cluster longer.
+    # Among equal clusters the highest index is the longest; a hidden task is added itself, so its cluster is longer.
     return max(
         (len(tf_config_of(cluster, Task(job, index), view)) for index in (shown, hidden) if index >= 0), default=0
     )

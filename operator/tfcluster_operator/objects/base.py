@@ -1,7 +1,7 @@
-"""What every kind of object has: metadata, a row in the table of kinds, and how it is read, labelled and owned.
+"""Common parts of all kinds of objects: metadata, the table of kinds, and how they are read, labelled and owned.
 
-Reading is narrow on purpose: an operator of 10,000 pods keeps a few hundred bytes a pod, not the 30 kB that the whole
-object takes.  A field is read because a decision needs it.
+Only the necessary fields are read: an operator of 10,000 pods keeps a few hundred bytes per pod, not the 30 kB of the
+whole object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 
 _OUR_OWN: Final = f"{naming.GROUP}/"
-#: A condition's message goes into ours up to so many characters.
+#: The most characters of another condition's message in ours.
 _LONGEST_MESSAGE: Final = 200
 _Wire = TypeVar("_Wire")
 
@@ -33,7 +33,7 @@ class Reference(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """The metadata of an object, as the API spells it."""
+    """The metadata of an object, as in the API."""
 
     name: str = ""
     namespace: str = ""
@@ -59,12 +59,12 @@ class Condition(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
+    """The identity of an object: its owner, its incarnation, and whether it is being deleted.
 
-    ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
-    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion; ``asked_to_go_at``
-    is when somebody did, by the API server's clock, in seconds since the epoch.  ``finalizers`` keep an object whose
-    deletion was asked for until somebody takes them away.
+    ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster, else "".
+    ``grace`` is the grace period of its deletion in seconds, 0 if it is not being deleted; ``asked_to_go_at`` is the
+    time of the request by the API server's clock, in seconds since the epoch.  ``finalizers`` keep a terminating object
+    until they are removed.
     """
 
     name: str
@@ -82,9 +82,9 @@ class Meta:
 
     @classmethod
     def read(cls, wire: Metadata) -> Meta:
-        """Read the metadata of an object."""
+        """Parse the metadata of an object."""
         owner = next((one for one in wire.owner_references or () if one.controller), Reference())
-        # The same words stand in each of thousands of pods, and are kept once.
+        # Thousands of pods have equal strings, which are stored once.
         return cls(
             name=wire.name,
             namespace=intern(wire.namespace),
@@ -93,7 +93,7 @@ class Meta:
             owner_uid=intern(owner.uid),
             owner_name=intern(owner.name) if owner.kind == naming.KIND else "",
             labels={intern(k): intern(v) for k, v in (wire.labels or {}).items()},
-            # Others' annotations can be long, and no decision reads them.
+            # Annotations of others can be long, and no decision reads them.
             annotations={intern(k): intern(v) for k, v in (wire.annotations or {}).items() if k.startswith(_OUR_OWN)},
             terminating=wire.deletion_timestamp is not None,
             grace=float(wire.deletion_grace_period_seconds),
@@ -105,7 +105,7 @@ class Meta:
 
 
 class Child(Protocol):
-    """An object of any kind, as it was read."""
+    """An object of any kind, as it was parsed."""
 
     KIND: ClassVar[str]
 
@@ -129,13 +129,13 @@ _Names = Callable[[TFCluster, Iterable[Child]], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of object: where it is served, how it is read, and under which names a TFCluster needs some.
+    """One kind of object: its API, how it is parsed, and the names that a TFCluster needs.
 
-    ``ours_alone`` says that ours alone are watched, by their label; ``optional`` that the operator does without where
-    the server does not serve the kind, or does not let it list; ``cluster_wide`` that its objects are in no namespace.
-    ``names`` is given the TFCluster and objects that are known: those that it controls, or (not ``ours_alone``) those
-    of its namespace that no TFCluster controls.  ``read_list`` gives the objects of a list one by one: reading a
-    ConfigMap of views takes milliseconds.
+    ``ours_alone``: only our objects are watched, by their label.  ``optional``: the operator works without the kind if
+    the server does not serve it, or forbids the list.  ``cluster_wide``: its objects are not in a namespace.  ``names``
+    gets the TFCluster and known objects: those that it controls, or (not ``ours_alone``) those of its namespace that no
+    TFCluster controls.  ``read_list`` yields the objects of a list one by one: parsing a ConfigMap of views takes
+    milliseconds.
     """
 
     name: str
@@ -162,7 +162,7 @@ def kind_of(
     names: _Names = lambda _, __: (),
     **served: Any,
 ) -> Kind:
-    """Make the row of a kind from the struct of its objects, and from what makes values of one."""
+    """Build the row of a kind from the struct of its objects, and the function that converts one."""
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
     many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Page[wire])  # type: ignore[valid-type]  # built per kind
 
@@ -207,16 +207,16 @@ def change_of(
     annotations: Mapping[str, str | None] | None = None,
     **parts: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return the merge patch that puts an object right, or None where nothing differs.
+    """Return the merge patch that corrects an object, or None if nothing differs.
 
-    Merge patches are used because server-side apply cannot remove what another field manager added.  Labels and
-    annotations that others add are left alone.
+    Merge patches are used because server-side apply cannot remove fields of another field manager.  Labels and
+    annotations of others are left alone.
 
     Args:
-        meta: what the object has.
-        labels: the labels that it should have; None is for one that it must not have.
-        annotations: the same of its annotations.
-        parts: what changes in its other parts, such as ``spec``.
+        meta: the object's metadata.
+        labels: the labels that it should have; None for one that it must not have.
+        annotations: the same for its annotations.
+        parts: the changes in its other parts, such as ``spec``.
     """
     change: dict[str, Any] = {name: part for name, part in parts.items() if part}
     metadata: dict[str, Any] = {}
@@ -230,16 +230,16 @@ def change_of(
 
 
 def selecting(labels: Mapping[str, str], existing: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch of a label selector after which it asks for these labels and nothing else."""
+    """Return the patch that makes a label selector require these labels and nothing else."""
     known = existing.get("matchLabels") or ()
     return {**dict.fromkeys(existing), "matchLabels": {**dict.fromkeys(known), **labels}}
 
 
 def digest_of(spec: Any) -> str:
-    """Return the digest of a value of JSON, whatever the order of its fields."""
+    """Return the digest of a JSON value, independent of the order of its fields."""
     return digest(json.dumps(spec, sort_keys=True, separators=(",", ":")))
 
 
 def shortened(message: str) -> str:
-    """Cut what others say of an object to what goes into a condition of ours."""
+    """Shorten another component's message for one of our conditions."""
     return message[:_LONGEST_MESSAGE]

@@ -1,6 +1,6 @@
-"""The ConfigMap of a job: the views of its tasks, one file each distinct view; and what the files of one say.
+"""The ConfigMap of a job: the views of its tasks, one file per distinct view, and the digests of its files.
 
-What a file says is kept by digests, so that no text is kept to compare it with.
+Files are compared by digests, so that their text is not kept in memory.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tfcluster_resolver import contract
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """What one file of a ConfigMap says: the digest of its text, and of its membership and filters.
+    """The digests of one file of a ConfigMap: of its text, and of its membership and filters.
 
-    ``membership`` is "" where the text is not a view; ``epoch`` is then 0.  ``told`` is what a pod is told of the file:
-    the digest of the view without what it says of tasks that leave and of the tasks' pods, and that of the latter.
-    ``incarnations`` is what the file tells of the tasks' pods, by job and index.
+    ``membership`` is "" if the text is not a view; ``epoch`` is then 0.  ``told`` is the annotation of pods for the
+    file: the digest of the view without leaving tasks and the tasks' pods, and that of the latter.  ``incarnations``
+    are the tasks' pods in the file, by job and index.
     """
 
     digest: str
@@ -40,7 +40,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class ViewFile:
-    """One wanted file: its text, and what it says."""
+    """One wanted file: its text, and its digests."""
 
     text: str
     says: ReadFile
@@ -55,10 +55,10 @@ class _Wire(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """A ConfigMap of ours: what its files say, not their text.
+    """A ConfigMap of ours: the digests of its files, not their text.
 
-    ``binary_files`` are none of ours in a ConfigMap of views.  ``archive`` is the SHA-256 of the resolver's archive, in
-    hexadecimal digits, in a ConfigMap that is named as a copy of it and has no other file; "" in any other.
+    ``binary_files`` do not belong in a ConfigMap of views.  ``archive`` is the SHA-256 of the resolver's archive, in
+    hexadecimal digits, in a ConfigMap with the name of a resolver ConfigMap and without other files; else "".
     """
 
     KIND: ClassVar = "ConfigMap"
@@ -70,7 +70,7 @@ class ConfigMap:
 
     @property
     def is_genuine_copy(self) -> bool:
-        """Whether it is a copy of the resolver: the archive that its name promises, nothing else, and forever."""
+        """Whether it is a valid resolver ConfigMap: immutable, with exactly the archive that its name promises."""
         return self.immutable and bool(self.archive) and self.meta.name == naming.resolver_name(self.archive)
 
 
@@ -85,7 +85,7 @@ def _read(wire: _Wire) -> ConfigMap:
 
 
 def _archive_in(wire: _Wire) -> str:
-    """Return the digest of the resolver's archive, "" where it is not the only file: the content itself is not kept."""
+    """Return the digest of the resolver's archive, "" if it is not the only file; the content itself is not kept."""
     files = wire.binary_data or {}
     if wire.data or list(files) != [naming.ARCHIVE_FILE]:
         return ""
@@ -114,7 +114,7 @@ def build(cluster: TFCluster, job: str, files: Mapping[str, ViewFile]) -> dict[s
 
 
 def change(cluster: TFCluster, job: str, files: Mapping[str, ViewFile], existing: ConfigMap) -> dict[str, Any] | None:
-    """Return the patch that makes a ConfigMap hold the wanted views, or None where nothing differs."""
+    """Return the patch that corrects the views in a ConfigMap, or None if nothing differs."""
     data: dict[str, str | None] = {name: None for name in existing.files if name not in files}
     for name, file in files.items():
         if name not in existing.files or existing.files[name].digest != file.says.digest:
@@ -124,13 +124,13 @@ def change(cluster: TFCluster, job: str, files: Mapping[str, ViewFile], existing
         labels=naming.job_labels(cluster.name, job),
         annotations=_annotations(files),
         data=data,
-        # A binary file is mounted beside the views, and task-0.json among them would be read as one.
+        # A binary file is mounted beside the views, and a task would read task-0.json as its view.
         binaryData=dict.fromkeys(existing.binary_files),
     )
 
 
 def trusted_files(existing: ConfigMap | None) -> Mapping[str, ReadFile]:
-    """Return the files of a ConfigMap, none where somebody edited their epochs: data and annotation must agree."""
+    """Return the files of a ConfigMap; empty if their epochs were edited: data and annotation must agree."""
     if existing is None or existing.meta.annotations.get(naming.ANNOTATION_EPOCHS) != _epochs(existing.files):
         return {}
     return existing.files
@@ -145,23 +145,23 @@ def _epochs(files: Mapping[str, ReadFile]) -> str:
 
 
 def lasting(told: str) -> str:
-    """Return the part of what a pod is told that stays the same where only tasks leave, or become other pods."""
+    """Return the part of a pod's view annotation that does not depend on leaving tasks and the tasks' pods."""
     return told.partition("-")[0]
 
 
-#: What the files say that were read or built lately, by their digest: reading a large one takes milliseconds.
+#: Digests of files that were read or built recently, by the digest of the text: parsing a large one takes milliseconds.
 _known: Final[dict[str, ReadFile]] = {}
 _KNOWN_AT_MOST: Final = 4_096
 
 
 def build_file(view: contract.View, membership: str) -> ViewFile:
-    """Spell a view as a file."""
+    """Build the file of a view."""
     text = contract.dump(view)
     return ViewFile(text, _remember(_says(view, digest(text), membership)))
 
 
 def read_file(text: str) -> ReadFile:
-    """Return what a ConfigMap's file says, for the comparison with what it should say."""
+    """Return the digests of a ConfigMap's file, for the comparison with the wanted ones."""
     name = digest(text)
     if (known := _known.get(name)) is not None:
         return known
@@ -173,15 +173,15 @@ def read_file(text: str) -> ReadFile:
 
 
 def membership_digest(view: contract.View) -> str:
-    """Shorten what an epoch counts: the tasks, their addresses and their filters."""
+    """Return the digest of what an epoch counts: the tasks, their addresses and their filters."""
     return digest(contract.dump(replace(view, epoch=0, accelerators={}, isolation="", leaving={}, incarnations={})))
 
 
 def _says(view: contract.View, name: str, membership: str) -> ReadFile:
-    """Return what a file of this digest says.
+    """Return the digests of the file with this digest.
 
-    A pod is told of a new file, so that its kubelet looks at once, unless only the tasks that leave differ: they come
-    with a new epoch, and that they are deleted at last changes nothing for those that stay.
+    Pods are notified of a new file, so that the kubelet refreshes it immediately, unless only the leaving tasks differ:
+    these change with a new epoch, and their final deletion does not matter to the tasks that stay.
     """
     told = name
     if view.leaving or view.incarnations:
@@ -193,7 +193,7 @@ def _says(view: contract.View, name: str, membership: str) -> ReadFile:
 
 def _remember(file: ReadFile) -> ReadFile:
     if file.incarnations:
-        return file  # It holds a word for each task, and few are the same
+        return file  # It has a string for each task, and few files are equal
     if len(_known) >= _KNOWN_AT_MOST:
         _known.clear()
     _known[file.digest] = file

@@ -1,4 +1,4 @@
-"""The PodDisruptionBudget of a job: how many of its tasks an eviction, as of a node that is drained, must leave."""
+"""The PodDisruptionBudget of a job: how many of its tasks an eviction, for example by a drain, must leave running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget: the digest of its spec, and its selector, of which a patch must name what goes."""
+    """A PodDisruptionBudget: the digest of its spec, and its selector, because a patch must name removed labels."""
 
     KIND: ClassVar = "PodDisruptionBudget"
     meta: Meta
@@ -45,15 +45,15 @@ def protected_jobs(cluster: TFCluster) -> list[Job]:
 
 
 def spec_of(cluster: TFCluster, job: Job, left: int) -> dict[str, Any]:
-    """Work out the spec of a job's budget; ``left`` are its tasks that have not completed."""
+    """Build the spec of a job's budget; ``left`` is the number of its tasks that have not completed."""
     least = job.min_available
-    if isinstance(least, str):  # a share counts as Kubernetes rounds minAvailable: up
+    if isinstance(least, str):  # a share is rounded up, as Kubernetes does for minAvailable
         least = -(-job.replicas * int(least.removesuffix("%")) // 100)
     return {
-        # A share, or maxUnavailable, would be of the number in the TFCluster's scale subresource: of its workers.
+        # Kubernetes would take a share, or maxUnavailable, of the TFCluster's scale subresource: of its workers.
         "minAvailable": min(left, least or 0),
         "selector": {"matchLabels": {naming.LABEL_CLUSTER: cluster.name, naming.LABEL_JOB: job.name}},
-        # A pod that does not work protects nobody, and must not keep a node from being drained.
+        # A pod that is not ready must not block a node's drain.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
 
@@ -70,7 +70,7 @@ def build(cluster: TFCluster, job: Job, spec: Mapping[str, Any]) -> dict[str, An
 
 
 def change(cluster: TFCluster, job: Job, spec: Mapping[str, Any], existing: DisruptionBudget) -> dict[str, Any] | None:
-    """Return the patch that makes a budget protect what it should, or None where nothing differs."""
+    """Return the patch that corrects a budget, or None if nothing differs."""
     changed = None
     if existing.digest != base.digest_of(spec):
         selector = base.selecting(spec["selector"]["matchLabels"], existing.selector)

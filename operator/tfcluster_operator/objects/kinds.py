@@ -1,4 +1,4 @@
-"""The table of the kinds of objects that the operator makes or reads: a row stands in the file of its kind."""
+"""The table of the kinds of objects that the operator creates or reads; each row is in the module of its kind."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kinds_for(scheduler: GangScheduler) -> Mapping[str, Kind]:
-    """Return the kinds where gangs get their places from one of several schedulers.
+    """Return the kinds for one of the gang schedulers.
 
     Returns:
-        Each kind, as KINDS has it, but for PodGroups, and for how a pod names its own.
+        The kinds in KINDS, with that scheduler's PodGroups and its way for pods to name them.
     """
     return {**KINDS, **{one.name: one for one in (pod_group.kind_for(scheduler), pod.kind_for(scheduler))}}

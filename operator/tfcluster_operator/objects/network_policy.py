@@ -1,13 +1,13 @@
-"""The NetworkPolicies of a cluster's isolation: which tasks reach a task's port, where the network enforces them.
+"""The NetworkPolicies of a cluster's isolation: which tasks reach a task's port, if the network enforces them.
 
-TensorFlow's servers execute any graph that they are sent (TensorFlow, SECURITY.md), so who reaches a task's port owns
-the task.  Mode Cluster lets the tasks of the same cluster in.  Mode DeviceFilters lets in those that the filters join:
-a task that opens a stream to another is called back by it, so the policies are the symmetric closure of what the tasks
-see.
+TensorFlow's servers execute any graph that they receive (TensorFlow, SECURITY.md), so a client that reaches a task's
+port controls the task.  Mode Cluster allows the tasks of the same cluster.  Mode DeviceFilters allows those that the
+filters
+join: a task that receives a stream connects back, so the policies are the symmetric closure of what the tasks see.
 
 Policies are few and do not change when the cluster is resized: tasks that no filter names are the *rest* of their job,
-and the rest is selected by what it is not.  Only tasks with filters of their own, and those that a filter names by
-index, are selected by their index.
+and the rest is selected by excluding the others.  Only tasks with filters of their own, and those that a filter names
+by index, are selected by their index.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tfcluster_operator.objects.base import Child, Meta, Metadata
 _LAST_PORT: Final = 65_535
 #: Stands for every task of a job that no filter distinguishes from the others.
 _REST: Final = -1
-#: A network plug-in can leave pods open whose selector names more values than it can write into one rule: Azure's took
-#: 200 and not 1,000.
+#: A network plug-in can fail to protect pods whose selector has more values than fit into one of its rules: Azure's
+#: accepted 200 and not 1,000.
 _NAMED_AT_ONCE: Final = 100
 
 #: Indices of one job; _REST among them stands for the rest.
 _Indices = frozenset[int]
-#: A set of tasks: by job, the indices in it; a job of which no task is in it is left out.
+#: A set of tasks: by job, the indices in it; jobs without a task in it are left out.
 _Tasks = Mapping[str, _Indices]
 
 
@@ -45,9 +45,9 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """A NetworkPolicy: the digest of its spec, and its podSelector, of which a patch must name what goes.
+    """A NetworkPolicy: the digest of its spec, and its podSelector, because a patch must name removed labels.
 
-    ``ingress`` says whether it is for incoming connections.
+    ``ingress``: it is for incoming connections.
     """
 
     KIND: ClassVar = "NetworkPolicy"
@@ -59,7 +59,7 @@ class NetworkPolicy:
 
 def _read(wire: _Wire) -> NetworkPolicy:
     meta, spec = Meta.read(wire.metadata), wire.spec
-    # Every cluster of the namespace would be looked at for a label on somebody's policy.
+    # Otherwise a new label on another owner's policy would trigger a reconcile of every cluster in the namespace.
     meta = meta if naming.LABEL_CLUSTER in meta.labels else replace(meta, labels={})
     ingress = "Ingress" in spec.get("policyTypes", ("Ingress",))
     return NetworkPolicy(meta, base.digest_of(spec), spec.get("podSelector") or {}, ingress)
@@ -69,7 +69,7 @@ def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
     return [one.name for one in policies_of(cluster, (one for one in known if isinstance(one, NetworkPolicy)))]
 
 
-# Other people's decide what ours must say, so that all are watched.
+# Other owners' policies affect the content of ours, so all are watched.
 KIND: Final = base.kind_of(
     NetworkPolicy.KIND,
     "networkpolicies",
@@ -92,7 +92,7 @@ def build(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
 
 
 def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[str, Any] | None:
-    """Return the patch that makes a NetworkPolicy let in whom it should, or None where nothing differs."""
+    """Return the patch that corrects a NetworkPolicy, or None if nothing differs."""
     spec = None
     if existing.digest != wanted.digest:
         selector = wanted.spec["podSelector"]
@@ -104,7 +104,7 @@ def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One wanted NetworkPolicy: its name, the job that it is for ("" for all), its spec and the spec's digest."""
+    """One wanted NetworkPolicy: its name, its job ("" for all), its spec and the spec's digest."""
 
     name: str
     job: str
@@ -113,7 +113,7 @@ class Policy:
 
 
 class _Source(NamedTuple):
-    """All that the policies are built from, hashable."""
+    """All inputs of the policies, hashable."""
 
     cluster: str
     by_filters: bool
@@ -124,16 +124,16 @@ class _Source(NamedTuple):
 
 
 def policies_of(cluster: TFCluster, others: Iterable[NetworkPolicy] = ()) -> tuple[Policy, ...]:
-    """Work out the NetworkPolicies of a cluster.
+    """Build the NetworkPolicies of a cluster.
 
     Args:
         cluster: the declaration.
-        others: the NetworkPolicies of its namespace that no TFCluster controls.  NetworkPolicies are a union: where one
-            of these selects the pods of a job, it decides on their other ports, and ours must not open them.
+        others: the NetworkPolicies of its namespace that no TFCluster controls.  NetworkPolicies are a union: if one of
+            these selects the pods of a job, it decides on their other ports, and ours must not open them.
 
     Returns:
-        The policies: none in mode None, one where all tasks have the same port and the same peers, else one for each
-        job, and one for each group of its tasks that have other peers than the rest.
+        The policies: empty in mode None, one if all tasks have the same port and the same peers, else one for each job,
+        and one for each group of its tasks with other peers than the rest.
     """
     isolation = cluster.isolation
     if isolation.mode == "None":
@@ -151,7 +151,7 @@ def policies_of(cluster: TFCluster, others: Iterable[NetworkPolicy] = ()) -> tup
 
 
 def _governed(cluster: TFCluster, others: Iterable[NetworkPolicy]) -> frozenset[str]:
-    """Return the names of the jobs whose pods somebody else's policy for incoming connections selects."""
+    """Return the names of the jobs whose pods another owner's ingress policy selects."""
     selectors = [one.pod_selector for one in others if one.ingress]
     if not selectors:
         return frozenset()
@@ -165,7 +165,7 @@ def _governed(cluster: TFCluster, others: Iterable[NetworkPolicy]) -> frozenset[
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector selects some task of a job: of the task's index nothing is asked."""
+    """Return whether a label selector selects some task of a job; conditions on the task's index are ignored."""
     for key, value in (selector.get("matchLabels") or {}).items():
         if key != naming.LABEL_TASK_INDEX and labels.get(key) != value:
             return False
@@ -180,8 +180,8 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return True
 
 
-# A pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are kept,
-# because those of one cluster can take a megabyte.
+# Only an edit changes the policies, and with 512 filters of single tasks they take long to build: reconciles use a
+# cache. It is small, because the policies of one cluster can take a megabyte.
 @lru_cache(maxsize=32)
 def _policies(source: _Source) -> tuple[Policy, ...]:
     jobs = tuple(
@@ -212,7 +212,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
         name = naming.policy_name(source.cluster, group.job.name, index)
         found.append(_policy(name, group.job.name, _spec(source, {group.job.port}, selected, let_in, others=others)))
     if guests := json.loads(source.allow_from):
-        # Once for the cluster, and not in each policy: there might be a thousand.
+        # Once for the cluster, and not in each of up to a thousand policies.
         spec = _spec(source, ports, _every_task(source.cluster), guests, others=False)
         found.append(_policy(naming.guests_policy_name(source.cluster), "", spec))
     return tuple(found)
@@ -235,7 +235,7 @@ def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
 
 
 def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[str, int], _Tasks]:
-    """Return for each task that is distinguished, and for the rest of each job, whom it sees or is seen by."""
+    """Return the peers of each distinguished task and of the rest of each job: tasks that it sees or that see it."""
     sees: dict[tuple[str, int], dict[str, _Indices]] = {}
     seen_by: dict[tuple[str, int], dict[str, set[int]]] = {}
     shown: dict[tuple[str, ...], dict[str, _Indices]] = {}
@@ -252,7 +252,7 @@ def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[s
 
 
 def _shown(texts: tuple[str, ...], jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[str, _Indices]:
-    """Return what some filters show; an evaluator is in nobody's view."""
+    """Return the tasks that some filters show; evaluators are in no view."""
     found = {}
     for job in jobs:
         if job.name == EVALUATOR:
@@ -276,7 +276,7 @@ class _Group(NamedTuple):
 
 
 def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) -> list[_Group]:
-    """Put the tasks of a job that have the same peers together, the rest first."""
+    """Group the tasks of a job that have the same peers, the rest first."""
     groups: dict[tuple[tuple[str, _Indices], ...], set[int]] = {}
     for index in (_REST, *sorted(apart)):
         groups.setdefault(tuple(sorted(peers[job.name, index].items())), set()).add(index)
@@ -284,7 +284,7 @@ def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) 
 
 
 def _parts(group: _Group) -> Iterator[_Group]:
-    """Return a group as it is, or in parts where a selector would have to name too many of its tasks."""
+    """Return a group, or its parts if a selector would have to name too many of its tasks."""
     if _REST in group.indices:
         yield group
         return
@@ -298,7 +298,7 @@ def _in_turns(indices: _Indices) -> Iterator[list[int]]:
 
 
 def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> Iterator[dict[str, Any]]:
-    """Select some tasks: whole jobs together, parts of a job each by itself."""
+    """Yield selectors for some tasks: one for whole jobs together, one for each partial job."""
     whole = [name for name in sorted(tasks) if tasks[name] == apart[name] | {_REST}]
     if len(whole) == len(apart):
         yield _every_task(cluster)
@@ -314,12 +314,12 @@ def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> It
 
 
 def _every_task(cluster: str) -> dict[str, Any]:
-    """Select the pods of a cluster."""
+    """Return the selector of a cluster's pods."""
     return {"matchLabels": {naming.LABEL_CLUSTER: cluster}}
 
 
 def _some_tasks(cluster: str, job: str, indices: _Indices, apart: _Indices) -> dict[str, Any]:
-    """Select the pods of some tasks of a job, of which ``apart`` are distinguished."""
+    """Return the selector of some tasks of a job; ``apart`` are its distinguished tasks."""
     selector: dict[str, Any] = {"matchLabels": {naming.LABEL_CLUSTER: cluster, naming.LABEL_JOB: job}}
     others = apart - indices
     if _REST in indices and others:
@@ -336,12 +336,12 @@ def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
 def _spec(
     source: _Source, ports: set[int], selected: Mapping[str, Any], peers: list[dict[str, Any]], *, others: bool
 ) -> dict[str, Any]:
-    """Return the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in.
+    """Return the spec of a policy (networking.k8s.io/v1), with each field that the server would default.
 
-    ``others`` says whether the other ports are let through, which no other policy closes.
+    ``others``: connections to the other ports are allowed, which no other policy restricts.
     """
     rules: list[dict[str, Any]] = []
-    if peers:  # A rule with an empty list of peers lets everybody in
+    if peers:  # A rule with an empty list of peers allows all clients
         to_ports = {} if source.all_ports else {"ports": [_ports(port, port) for port in sorted(ports)]}
         rules.append({"from": peers, **to_ports})
     if others and not source.all_ports:
@@ -352,7 +352,7 @@ def _spec(
 
 
 def _other_ports(port: int) -> Iterator[dict[str, Any]]:
-    """Return every TCP port but one: a policy cannot say less than all that it lets in."""
+    """Return every TCP port but one, as ranges: a policy can only list allowed ports."""
     if port > 1:
         yield _ports(1, port - 1)
     if port < _LAST_PORT:

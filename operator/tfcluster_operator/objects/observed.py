@@ -1,4 +1,4 @@
-"""What exists under a cluster's names or under its control: the second argument of every decision."""
+"""The objects under a cluster's names or under its control: the second argument of every decision."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Observed:
     """Everything that exists, by kind and name.
 
     ``objects`` are all but the pods.  ``other_policies`` are the NetworkPolicies of the namespace that no TFCluster
-    controls, and ``flavors`` the ResourceFlavors of the whole Kubernetes cluster.  ``lacking`` says why there can be no
-    object of a kind.
+    controls, and ``flavors`` the ResourceFlavors of the whole Kubernetes cluster.  ``lacking`` has the reason why a
+    kind is not available.
     """
 
     objects: Mapping[str, Mapping[str, Child]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ _about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name !
 
 
 def differ_in_version_alone(one: Child, other: Child) -> bool:
-    """Return whether two states of an object are the same in all that a decision reads."""
+    """Return whether two states of an object are equal in all fields that a decision reads."""
     if type(one) is not type(other) or _about_each(one.meta) != _about_each(other.meta):
         return False
     values = _values_of(type(one))

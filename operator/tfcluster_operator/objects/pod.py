@@ -1,4 +1,4 @@
-"""Pods, as they are read: the fields that a decision or the status needs."""
+"""Parsing of pods: the fields that a decision or the status needs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tfcluster_operator.declaration.spec import TFCluster, choose_main
 from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Child, Condition, Kind, Meta, Metadata, shortened
 
-#: Waiting reasons that the kubelet gives to a container that is only on its way.
+#: Waiting reasons that the kubelet sets on a container that is starting normally.
 _ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
-#: Reasons of a pod that the kubelet gives when its program has ended it; all others say what the node, the kubelet or
-#: the scheduler did to it: UnexpectedAdmissionError, OutOfcpu, NodeAffinity, Evicted, Preempting, Terminated, NodeLost.
+#: Reasons of a pod that the kubelet sets when its program has ended; all others are actions of the node, the kubelet or
+#: the scheduler: UnexpectedAdmissionError, OutOfcpu, NodeAffinity, Evicted, Preempting, Terminated, NodeLost.
 _OWN_ENDS: Final = ("", "DeadlineExceeded")
-#: Reasons of a container whose end nobody has seen: its node or its container runtime was started again.
+#: Reasons of a container whose end was not observed: its node or its container runtime was restarted.
 _UNSEEN_ENDS: Final = ("Unknown", "ContainerStatusUnknown")
-#: An annotation that anyone can write is believed to be a number only below this many digits.
+#: The most digits of a number in an annotation, which anyone can write.
 _LONGEST_NUMBER: Final = 12
-#: The API server's clock is believed no further back (seconds) than this.
+#: The API server's times are trusted no further back (seconds) than this.
 _BELIEVED: Final = 86_400.0
 
 
@@ -107,7 +107,7 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
+    """How a task's main container ended; ``message`` is the last line of its output, or ""."""
 
     code: int
     reason: str
@@ -116,12 +116,12 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What we saw of a pod ourselves, by our own clock: no other machine's is believed.
+    """The operator's own observations of a pod, by its own clock: times of other machines are not trusted.
 
-    ``since``, ``ended_at`` and ``leaving_since`` are when we first saw the pod, that its program was over, and that its
-    deletion was asked for, in seconds since the epoch; 0.0 while it was not so.  ``ended_first`` says that the end came
-    before the deletion was asked for: we saw it so, or the pod's own status proves it.  ``leaving_generation`` is the
-    generation of a pod that is being deleted when we first saw that; 0 of any other.
+    ``since``, ``ended_at`` and ``leaving_since`` are when the operator first saw the pod, the end of its program, and
+    its deletion request, in seconds since the epoch; 0.0 before that.  ``ended_first``: the end came before the
+    deletion request, because the operator saw it so or the pod's own status proves it.  ``leaving_generation`` is the
+    generation of a terminating pod when the operator first saw the termination; 0 for other pods.
     """
 
     since: float = 0.0
@@ -135,15 +135,14 @@ class Noted:
 class Pod:
     """A pod, in the fields that a decision or the status reads.
 
-    ``devices`` counts the healthy devices that the kubelet's device plugin manager
-    granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod
-    is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
-    how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
-    pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
-    kubelet tells so a second or two before it changes the phase.  ``group`` is the PodGroup with which the scheduler
-    places it, "" if it is placed for itself.  ``generation`` is the pod's while it is being
-    deleted, which counts it up, and ``told_of`` the one of which the kubelet's status speaks then (KEP-5067); else 0,
-    as on a server too old for that.
+    ``devices`` counts the healthy devices that the kubelet's device plugin manager granted, by resource, or is None if
+    the server does not report them.  ``trouble`` is a message with the main cause why the pod is not ready.
+    ``resolver`` is the resolver ConfigMap that it mounts, or "".  ``exit`` is how the task's program ended, None while
+    it runs or if the end is unknown; ``disrupted``: the pod was deleted or evicted, so its end says nothing about its
+    program.  ``at_rest``: no container runs; the kubelet reports this a second or two before it changes the phase.
+    ``group`` is the PodGroup with which it is scheduled, or "".  ``generation`` is the pod's while it is being deleted,
+    which increments it, and ``told_of`` the one that the kubelet's status has then (KEP-5067); else 0, as on older
+    servers.
     """
 
     KIND: ClassVar = "Pod"
@@ -164,9 +163,9 @@ class Pod:
     noted: Noted = field(default_factory=Noted)
 
     def seen(self, before: Pod | None, now: float) -> Pod:
-        """Return this pod with what we noted of it, now and when we saw it last."""
+        """Return this pod with the operator's observations, now and earlier."""
         known = before.noted if before is not None else Noted()
-        # The generation that it had when we first saw it terminate: every edit after that counts it up, too.
+        # The generation when the operator first saw the pod terminate: every later edit increments it, too.
         leaving = known.leaving_generation or self.generation
         ended_first = known.ended_first or (self.ended and 0 < self.told_of < leaving)
         noted = Noted(
@@ -179,18 +178,18 @@ class Pod:
         return self if noted == self.noted else replace(self, noted=noted)
 
     def _asked_to_go(self, before: Pod | None, now: float) -> float:
-        """Tell since when a pod that is seen to leave for the first time leaves; another operator may have seen it."""
+        """Return since when a pod that is first seen terminating has been so; another operator might have seen it."""
         asked = self.meta.asked_to_go_at
         return asked if before is None and now - _BELIEVED < asked < now else now
 
     @property
     def told(self) -> str:
-        """What the pod was last told of its view: see :class:`~tfcluster_operator.objects.config_map.ReadFile`."""
+        """The digest of the view that the pod was notified of, see :mod:`~tfcluster_operator.objects.config_map`."""
         return self.meta.annotations.get(naming.ANNOTATION_VIEW, "")
 
     @property
     def attempt(self) -> int:
-        """How often the task failed in a row before this pod; 0 where the annotation is missing or no number."""
+        """How often the task failed in a row before this pod; 0 if the annotation is missing or invalid."""
         return self._number(naming.ANNOTATION_ATTEMPT)
 
     @property
@@ -200,27 +199,27 @@ class Pod:
 
     @property
     def chosen_scheduler(self) -> str:
-        """The scheduler that was chosen for it when it was created, "" where the template or Kubernetes chose."""
+        """The scheduler that was chosen for it when it was created, "" if the template or Kubernetes chose it."""
         return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
 
     @property
     def replacement(self) -> int:
-        """How many lost pods of the job were counted when this one was created in place of one; 0 if it was not."""
+        """How many lost pods of the job were counted when this replacement was created; 0 if it is not one."""
         return self._number(naming.ANNOTATION_REPLACEMENT)
 
     @property
     def surplus_since(self) -> int:
-        """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it was not."""
+        """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it is declared."""
         return self._number(naming.ANNOTATION_SURPLUS_SINCE)
 
     @property
     def ended(self) -> bool:
-        """Whether the task's program is over, for whatever reason."""
+        """Whether the task's program has ended, for any reason."""
         return self.exit is not None or self.phase in ("Succeeded", "Failed")
 
     @property
     def serving(self) -> bool:
-        """Whether the task does its work: it runs, is ready, and stays."""
+        """Whether the task runs, is ready, and is not being deleted."""
         return self.ready and self.phase == "Running" and self.exit is None and not self.meta.terminating
 
     def _number(self, annotation: str) -> int:
@@ -231,13 +230,13 @@ class Pod:
 
     @property
     def listening(self) -> bool:
-        """Whether a program in the pod can read the view now, so that the pod must be told of a change."""
+        """Whether a program in the pod can read the view now, so that the pod must be notified of a change."""
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
 def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
-    """Return the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
-    # It might have been to go, and be declared again; or be marked as kept, whose failures are counted already.
+    """Return the patch that corrects a pod's labels and notifies it of its view, or None if nothing differs."""
+    # The pod might have been surplus and is declared again; or be marked as kept, whose failures are counted already.
     annotations = {
         naming.ANNOTATION_SURPLUS_SINCE: None,
         **({naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}),
@@ -256,7 +255,7 @@ def _group_by_label(wire: _Wire) -> str:
 def _group_by_annotation(wire: _Wire) -> str:
     annotations = wire.metadata.annotations or {}
     group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
-    # Volcano gives a pod that names no PodGroup one of its own, named after the pod or after what controls it.
+    # Volcano gives a pod without a PodGroup its own one, named after the pod or its controller.
     makers = (wire.metadata.uid, *(owner.uid for owner in wire.metadata.owner_references or () if owner.controller))
     return "" if group in {f"podgroup-{uid}" for uid in makers} else group
 
@@ -297,14 +296,14 @@ def _resolver(volumes: Iterable[_Volume]) -> str:
 
 
 def _exit(pod: _Wire) -> Exit | None:
-    """Return how the main container ended; a failed init container, or any other, speaks for one that never ran."""
-    # An admission plug-in might have put its own container first: which one is ours was noted when the pod was built.
+    """Return how the main container ended; if it never ran, how a failed init or other container did."""
+    # An admission webhook might have inserted a container before it: its name was noted when the pod was built.
     noted = (pod.metadata.annotations or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
     names = [one.name for one in pod.spec.containers]
     main = noted if noted in names else choose_main(names)
     over = pod.status.phase in ("Succeeded", "Failed")
     if not over and any(one.name == main and one.restart_policy for one in pod.spec.containers):
-        return None  # the kubelet starts it again by the container's own rules
+        return None  # the kubelet restarts it by the container's own rules
     statuses = pod.status.container_statuses or []
     for one in statuses:
         if one.name == main and one.state.terminated is not None:
@@ -317,7 +316,7 @@ def _exit(pod: _Wire) -> Exit | None:
 
 
 def _as_exit(ended: _Ended) -> Exit:
-    # The last line of a log might be a bracket.
+    # The last line of a log might be only a bracket.
     lines = [line.strip() for line in ended.message.splitlines() if any(map(str.isalnum, line))]
     return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1][:200] if lines else "")
 
@@ -337,7 +336,7 @@ def _trouble(status: _Status, conditions: Mapping[str, Condition]) -> str:
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting
         if waiting is not None and waiting.reason not in _ORDINARY_WAITING:
-            # The two alternate while an image is not found; the words of the second name the cause as well.
+            # The two alternate while an image is not found; the message of the second has the cause as well.
             reason = "ImagePullBackOff" if waiting.reason == "ErrImagePull" else waiting.reason
             return _told(reason, since, waiting.message)
     scheduled = conditions.get("PodScheduled", Condition())
@@ -347,7 +346,7 @@ def _trouble(status: _Status, conditions: Mapping[str, Condition]) -> str:
 
 
 def _told(reason: str, since: str | None, message: str) -> str:
-    # Since when, not for how long: words that change by themselves would be written again and again.
+    # Since when, not for how long: a message that changes by itself would be written again and again.
     when = f"{reason} since {since[11:19]} UTC" if since else reason
     return f"{when}: {shortened(message)}" if message else when
 
@@ -365,7 +364,7 @@ _GROUP_READERS: Final = {
 
 
 def kind_for(scheduler: GangScheduler) -> Kind:
-    """Make the row of the pods, which name their PodGroup as one of several schedulers has it."""
+    """Build the row of the pods, which name their PodGroup as the given scheduler requires."""
     read = partial(_read, group_of=_GROUP_READERS[scheduler.kind])
     return base.kind_of(Pod.KIND, "pods", _Wire, read, _first_names)
 

@@ -1,4 +1,4 @@
-"""The PodGroup of a gang: the scheduler finds places for so many of its pods at once, or for none."""
+"""The PodGroup of a gang: the scheduler places this number of its pods together, or none."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A PodGroup: how many pods it needs at least, and what the scheduler says of it.
+    """A PodGroup: its minimum number of pods, and its status.
 
-    ``placed`` says that there was room for so many at once, which stays so whatever becomes of them; ``trouble`` says
-    in the scheduler's words why there was none the last time it tried, and is None where the scheduler says that of the
-    pods alone.  ``priority_class`` is None where a PodGroup can have none.
+    ``placed``: the gang was scheduled once, which stays true; ``trouble`` is the scheduler's latest message on why it
+    was not, and is None if the scheduler writes that to the pods only.  ``priority_class`` is None if the API does not
+    have the field.
     """
 
     KIND: ClassVar = "PodGroup"
@@ -65,7 +65,7 @@ def _of_kubernetes(wire: _Wire) -> PodGroup:
 
 
 def _of_plugins(wire: _Wire) -> PodGroup:
-    # Its phase is Scheduling as soon as there are enough pods, whether or not they have places.
+    # Its phase is Scheduling once enough pods exist, even if they do not have nodes.
     meta = Meta.read(wire.metadata)
     return PodGroup(meta, wire.spec.min_member, None, naming.ANNOTATION_PLACED in meta.annotations, None)
 
@@ -74,7 +74,7 @@ def _of_volcano(wire: _Wire) -> PodGroup:
     meta, unschedulable = Meta.read(wire.metadata), _condition(wire, "Unschedulable")
     words = unschedulable.message or unschedulable.reason
     trouble = base.shortened(words) if unschedulable.status == "True" else None
-    # Its phase is Running from when places are set aside, which might still come to nothing.
+    # Its phase is Running once resources are reserved, which can still fail.
     placed = naming.ANNOTATION_PLACED in meta.annotations
     return PodGroup(meta, wire.spec.min_member, wire.spec.priority_class_name, placed, trouble)
 
@@ -87,7 +87,7 @@ _READERS: Final = {"Kubernetes": _of_kubernetes, "SchedulerPlugins": _of_plugins
 
 
 def kind_for(scheduler: GangScheduler) -> Kind:
-    """Make the row of the PodGroups of one of several schedulers."""
+    """Build the row of the PodGroups of a scheduler."""
     return base.kind_of(
         PodGroup.KIND,
         "podgroups",
@@ -103,7 +103,7 @@ KIND: Final = kind_for(KUBERNETES)
 
 
 def names_of(cluster: TFCluster) -> list[str]:
-    """Return the names of the PodGroups of a cluster's gangs, by the rounds that its status tells of."""
+    """Return the names of the PodGroups of a cluster's gangs, by the rounds in its status."""
     if cluster.gang is None:
         return []
     known = ledger.read(cluster.status)
@@ -111,19 +111,19 @@ def names_of(cluster: TFCluster) -> list[str]:
 
 
 def name_for(cluster: TFCluster, job: Job, known: ledger.Ledger) -> str:
-    """Return the name of the PodGroup of the gang with which a job's tasks start now."""
+    """Return the name of the PodGroup that a job's tasks start with now."""
     return naming.gang_name(cluster.name, known.of(job.name).incarnation, wave_of(job))
 
 
 def wave_of(job: Job) -> str:
-    """Tell with whom a job starts: "" with all that start at once, else the job itself, alone."""
+    """Return the start group of a job: "" for all jobs that start together, else the job itself."""
     return job.name if job.start_after else ""
 
 
 def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_class: str) -> dict[str, Any]:
     """Build one PodGroup (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup").
 
-    ``job`` is the one whose gang it is, "" where it is that of all jobs that start at once.
+    ``job`` is the job of the gang, "" for the gang of all jobs that start together.
     """
     scheduler = _scheduler_of(cluster)
     priority = priority_class if scheduler.has_priority else ""
@@ -139,17 +139,17 @@ def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_clas
 def change(
     cluster: TFCluster, existing: PodGroup, *, job: str, min_count: int, placed: bool, begun: bool
 ) -> dict[str, Any] | None:
-    """Return the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
+    """Return the patch that corrects a PodGroup's number of pods, or None if nothing differs."""
     scheduler = _scheduler_of(cluster)
-    # The count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
+    # The count matters only until the gang is scheduled; it does not block replacements of lost pods.
     spec = scheduler.counting(min_count) if existing.min_count != min_count and not placed else None
-    # Pods tell of their places as long as they live; when all are lost at once, this is what is left to tell.
+    # Existing pods prove that the gang was scheduled; if all are lost together, only this annotation does.
     noted = {naming.ANNOTATION_PLACED: "true"} if begun and not scheduler.remembers else {}
     return base.change_of(existing.meta, labels=base.labels_of(cluster, job), annotations=noted, spec=spec)
 
 
 def has_another_priority(priority_class: str, existing: PodGroup) -> bool:
-    """Return whether a PodGroup, whose priority cannot be edited, was created for pods of another one."""
+    """Return whether a PodGroup, whose priority cannot be edited, was created with another priority."""
     if existing.priority_class is None:
         return False
     if not priority_class:

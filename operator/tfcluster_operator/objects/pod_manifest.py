@@ -1,4 +1,4 @@
-"""The pod of one task: the user's template, with a name, a place in the cluster, a view and the resolver."""
+"""The pod of one task: the user's template with a name, placement rules, a view and the resolver."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tfcluster_operator.declaration.spec import (
 from tfcluster_operator.objects import base
 from tfcluster_resolver import contract
 
-#: Where the archive is mounted.  A mount hides what the image has there, so the name is nobody else's.
+#: The mount path of the archive.  A mount hides the image's files there, so the name must be unique.
 RESOLVER_DIRECTORY: Final = "/opt/tfcluster-resolver"
 ARCHIVE_PATH: Final = f"{RESOLVER_DIRECTORY}/{naming.ARCHIVE_FILE}"
-#: Carries the user's own value where it has no text yet that ours could be appended to.
+#: Holds the user's own value if it does not have a text yet that ours could be appended to.
 USER_PYTHONPATH: Final = "TFCLUSTER_USER_PYTHONPATH"
 _PYTHONPATH: Final = "PYTHONPATH"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-#: The largest weight there is (Kubernetes, "WeightedPodAffinityTerm").
+#: The maximum weight (Kubernetes, "WeightedPodAffinityTerm").
 _WEIGHT: Final = 100
 
 
@@ -48,26 +48,26 @@ def build(
 
     Args:
         cluster: the declaration.
-        task: which task.
-        view_digest: the digest of the view file that is published; the pod starts with it.
+        task: the task.
+        view_digest: the digest of the published view file; the pod starts with it.
         attempt: how often the task failed in a row before.
         incarnation: how often the whole job was restarted before.
-        replacement: how many lost pods of the job are counted, where it comes in place of one of them; else 0.
-        resolver: the ConfigMap that delivers the resolver; None delivers none.
-        tf_config: the task's TF_CONFIG, for the main container; None sets none.
-        group: the PodGroup with which it gets its place, "" where it is placed for itself.
-        name: its name, where it is not the task's first; the hostname is always that of the first.
+        replacement: how many lost pods of the job are counted, if it replaces one of them; else 0.
+        resolver: the ConfigMap that delivers the resolver, or None.
+        tf_config: the task's TF_CONFIG for the main container, or None.
+        group: the PodGroup that it joins, "" if it is scheduled on its own.
+        name: its name, if it is not the task's first pod; the hostname is always that of the first.
 
     Returns:
-        The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
-        needs no API token, so it has none unless the template asks for it or names a ServiceAccount.
+        The pod.  The template's fields are kept; our names, labels and environment come last and win.  A task does not
+        need an API token, so it gets one only if the template sets that or names a ServiceAccount.
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
     place = task.job.placement_of(task.index) or Placement(0, 0)
     spec = _with_places(_placed(template.get("spec") or {}, place), cluster, task.job)
     hostname = naming.pod_name(cluster.name, task.job.name, task.index)
-    # Of a cluster with a gang, what is placed for itself too: two schedulers would take the same room.
+    # In a cluster with a gang, the other pods use its scheduler, too: two schedulers could use the same resources.
     scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
     chosen = cluster.chosen_scheduler(task.job)
     placed_by = task.job.of_template("schedulerName") or chosen
@@ -102,10 +102,10 @@ def build(
             },
         ),
         "spec": {
-            # Who names a ServiceAccount wants its token.
+            # A template that names a ServiceAccount wants its token.
             **({} if _account_of(spec) else {"automountServiceAccountToken": False}),
             **spec,
-            # The operator restarts, so that the delays and the counts are its own.
+            # The operator restarts, with its own delays and counts.
             "restartPolicy": "Never",
             "hostname": hostname,
             "subdomain": naming.service_name(cluster.name),
@@ -118,12 +118,12 @@ def build(
 
 
 def _account_of(spec: Mapping[str, Any]) -> str:
-    """Return the name of the ServiceAccount that a template asks for; the second field is the older one."""
+    """Return the name of the ServiceAccount in a template; the second field is the older one."""
     return spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
 
 
 def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
-    """Return a pod's spec with what its queue says of the nodes that it can use."""
+    """Return a pod's spec with the node constraints of its queue."""
     placed = dict(spec)
     if place.node_selector:
         placed["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **place.node_selector}
@@ -153,10 +153,10 @@ def _containers(
 
 
 def _main(container: Mapping[str, Any], task: Task, *, tf_config: str | None) -> dict[str, Any]:
-    """Let the pod's status say why the task's program failed, and let it run the task's server where that is asked."""
+    """Make the pod's status report why the task's program failed, and run the task's server if that is requested."""
     told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
     if tf_config is not None:
-        # Here alone, as TFJob has it: each copy can take 128 KiB, and all of a pod 1.5 MiB.
+        # Only in the main container, like TFJob: each copy can take 128 KiB, and a pod can have 1.5 MiB in total.
         told = _with_variables(told, {contract.ENV_TF_CONFIG: tf_config})
     return _serving(told, task.job.port) if task.job.task_server else told
 
@@ -171,7 +171,7 @@ def _place_of(task: Task, cluster: TFCluster) -> dict[str, str]:
 
 def _with_variables(container: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
     others = [entry for entry in container.get("env") or () if entry.get("name") not in ours]
-    # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's may build on ours.
+    # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's can refer to ours.
     return {**container, "env": [*({"name": name, "value": value} for name, value in ours.items()), *others]}
 
 
@@ -186,7 +186,7 @@ def _in_the_cluster(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Mount the archive into a container and put it on PYTHONPATH, after whatever the user has there."""
+    """Mount the archive into a container and append it to the user's PYTHONPATH."""
     mounts = [
         *(container.get("volumeMounts") or ()),
         {"name": naming.RESOLVER_VOLUME, "mountPath": RESOLVER_DIRECTORY, "readOnly": True},
@@ -195,9 +195,9 @@ def _mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _serving(container: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """Let a container run the task's server, and say when it listens."""
-    # A program without a probe counts as ready before TensorFlow is imported.  The kernel accepts connections however
-    # busy the server is, so three rejections in a row mean that nothing listens any more.
+    """Make a container run the task's server, with a readiness probe of its port."""
+    # Without a probe a program counts as ready before TensorFlow is imported.  The kernel accepts connections even if
+    # the server is busy, so after three rejections in a row no process listens.
     probe = {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 3}
     return {"readinessProbe": probe, **container, "command": ["python3", "-m", "tfcluster_resolver", "serve"]}
 
@@ -207,8 +207,8 @@ def _search_path(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     env: Sequence[Mapping[str, Any]] = container.get("env") or ()
     at = max((index for index, entry in enumerate(env) if entry.get("name") == _PYTHONPATH), default=None)
     if at is None:
-        # envFrom can set one, and a variable of that name in env hides it; $(NAME) still expands to it, and to
-        # itself, a folder that nobody has, where envFrom brings none (kubelet, makeEnvironmentVariables).
+        # envFrom can set one, and a variable of that name in env hides it; $(NAME) still expands to it, or, if envFrom
+        # does not set it, to itself, which is not an existing folder (kubelet, makeEnvironmentVariables).
         return [*env, _variable(f"$({_PYTHONPATH})" if container.get("envFrom") else "")]
     entry = env[at]
     if not entry.get("valueFrom"):
@@ -223,7 +223,7 @@ def _variable(before: str) -> dict[str, Any]:
 
 
 def _with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[str, Any]:
-    """Add the rules of a job's colocation and spread to a pod's spec; those of the template stay, and come first."""
+    """Add the rules of a job's colocation and spread to a pod's spec, after those of the template."""
     placed = dict(spec)
     if job.colocation is not None:
         placed["affinity"] = _near(spec.get("affinity") or {}, job.colocation, places.colocated(cluster, job))
@@ -235,7 +235,7 @@ def _with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[
 
 
 def _near(affinity: Mapping[str, Any], colocation: Colocation, label: Mapping[str, str]) -> dict[str, Any]:
-    # A pod that matches its own rule may begin a domain while no other pod matches; the next ones must follow it.
+    # A pod that matches its own rule can start a domain while no other pod matches; the next ones must follow it.
     rule: dict[str, Any] = {"labelSelector": {"matchLabels": dict(label)}, "topologyKey": colocation.topology_key}
     kind = _REQUIRED
     if colocation.when_unsatisfiable == "ScheduleAnyway":
@@ -250,6 +250,6 @@ def _apart(spread: Spread, selector: Mapping[str, str]) -> dict[str, Any]:
         "maxSkew": spread.max_skew,
         "whenUnsatisfiable": spread.when_unsatisfiable,
         "labelSelector": {"matchLabels": dict(selector)},
-        # Kubernetes' default counts a tainted node as an empty domain, and no other can have more than it.
+        # By default Kubernetes counts a tainted node as an empty domain, which would limit all others.
         "nodeTaintsPolicy": "Honor",
     }

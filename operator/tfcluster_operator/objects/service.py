@@ -43,7 +43,7 @@ class Service:
 
     @property
     def beyond_repair(self) -> bool:
-        """Whether it must be deleted and created again: its cluster IP cannot be edited."""
+        """Whether it must be deleted and re-created: its cluster IP cannot be edited."""
         return self.spec.cluster_ip != "None" or self.spec.type != "ClusterIP"
 
 
@@ -77,7 +77,7 @@ def build(cluster: TFCluster) -> dict[str, Any]:
 
 
 def change(cluster: TFCluster, existing: Service) -> dict[str, Any] | None:
-    """Return the patch that puts the Service right, or None where nothing differs."""
+    """Return the patch that corrects the Service, or None if nothing differs."""
     has, spec = existing.spec, dict[str, Any]()
     selector = {naming.LABEL_CLUSTER: cluster.name}
     if has.selector != selector:

@@ -1,4 +1,4 @@
-"""The Workload by which a cluster asks its queue for quota, and the ResourceFlavors that Kueue grants it of."""
+"""The Workload, a cluster's request for quota from its queue, and Kueue's ResourceFlavors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Reclaimable(msgspec.Struct):
 
 
 class PodSetUpdate(msgspec.Struct, rename="camel"):
-    """What an admission check wants to be in the pods of a podSet (Kueue, "Admission Check")."""
+    """The additions of an admission check to the pods of a podSet (Kueue, "Admission Check")."""
 
     name: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -67,7 +67,7 @@ class _Check(msgspec.Struct, rename="camel"):
 
 
 class WorkloadStatus(msgspec.Struct, rename="camel"):
-    #: As they are, because a change of one replaces the list.
+    #: Unparsed, because a change of one replaces the list.
     conditions: list[dict[str, Any]] = msgspec.field(default_factory=list)
     admission: _Admission | None = None
     reclaimable_pods: list[_Reclaimable] = msgspec.field(default_factory=list)
@@ -82,7 +82,7 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Workload: what it asks of its queue, and what Kueue says of it; ``generation`` counts its edits."""
+    """A Workload: its request, and Kueue's status; ``generation`` counts its edits."""
 
     KIND: ClassVar = "Workload"
     meta: Meta
@@ -92,45 +92,45 @@ class Workload:
 
     @property
     def queue(self) -> str:
-        """The LocalQueue in which it waits."""
+        """The LocalQueue of the Workload."""
         return self.spec.queue_name
 
     @property
     def active(self) -> bool:
-        """Whether nobody has deactivated it."""
+        """Whether it is active; users can deactivate it."""
         return self.spec.active is not False
 
     @property
     def asked(self) -> Mapping[str, int]:
-        """How many pods of each podSet it asks quota for."""
+        """The requested number of pods of each podSet."""
         return {one.name: one.count for one in self.spec.pod_sets}
 
     @property
     def granted(self) -> Mapping[str, int] | None:
-        """How many pods of each podSet have quota; None while it has none."""
+        """The admitted number of pods of each podSet; None without quota."""
         if self.status.admission is None:
             return None
         asked, assigned = self.asked, self.status.admission.pod_set_assignments
         return {one.name: asked.get(one.name, 0) if one.count is None else one.count for one in assigned}
 
     def flavors(self, pod_set: str) -> list[str]:
-        """Return the names of the ResourceFlavors of which a podSet has its quota."""
+        """Return the names of the ResourceFlavors of a podSet's quota."""
         assigned = () if self.status.admission is None else self.status.admission.pod_set_assignments
         return sorted({flavor for one in assigned if one.name == pod_set for flavor in (one.flavors or {}).values()})
 
     @property
     def reclaimed(self) -> Mapping[str, int]:
-        """How many pods of each podSet need no quota any more, of those that were asked for."""
+        """How many of the requested pods of each podSet no longer need quota."""
         return {one.name: one.count for one in self.status.reclaimable_pods}
 
     @property
     def updates(self) -> list[PodSetUpdate]:
-        """What the admission checks want to be in its pods."""
+        """The additions of the admission checks to its pods."""
         return [update for check in self.status.admission_checks for update in check.pod_set_updates]
 
     @property
     def pending_checks(self) -> list[str]:
-        """The admission checks that have not passed, with what they say."""
+        """The admission checks that have not passed, with their messages."""
         return [
             f"{one.name} ({one.state}{': ' + one.message if one.message else ''})"
             for one in self.status.admission_checks
@@ -138,22 +138,22 @@ class Workload:
         ]
 
     def says(self, kind: str) -> Mapping[str, Any]:
-        """Return the condition of this type, an empty one where there is none."""
+        """Return the condition of this type, or an empty one."""
         return next((one for one in self.status.conditions if one.get("type") == kind), {})
 
     def is_true(self, kind: str) -> bool:
-        """Return whether the condition of this type is there and true."""
+        """Return whether the condition of this type exists and is true."""
         return self.says(kind).get("status") == "True"
 
     @property
     def unjudged(self) -> bool:
-        """Whether Kueue has judged what it asked for before, and not what it asks for now."""
+        """Whether Kueue has evaluated its earlier request, but not the current one."""
         judged = self.says("QuotaReserved").get("observedGeneration")
         return isinstance(judged, int) and 0 < judged < self.generation
 
     @property
     def admitted(self) -> bool:
-        """Whether its pods can run: it has quota, all checks have passed, and nobody takes the quota away."""
+        """Whether its pods can run: it has quota, all checks have passed, and it is not being evicted."""
         over = self.is_true("Evicted") or self.is_true("Finished") or not self.active
         return self.granted is not None and self.is_true("Admitted") and not over
 
@@ -170,7 +170,7 @@ class _FlavorWire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A ResourceFlavor: the labels of its nodes, and the tolerations that the pods on them get."""
+    """A ResourceFlavor: the labels of its nodes, and the tolerations of the pods on them."""
 
     KIND: ClassVar = "ResourceFlavor"
     meta: Meta
@@ -207,10 +207,10 @@ FLAVORS: Final = base.kind_of(
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """What a Workload should say: in which queue, for which pods, with which priority.
+    """The wanted content of a Workload: its queue, its pods, its priority.
 
-    ``pod_sets`` are as Kueue has them, and ``asks`` digests what a pod of each asks for.  ``priority_class`` is a
-    PriorityClass where ``priority_of_pods`` says that the pods' own decides, else a WorkloadPriorityClass; "" if none.
+    ``pod_sets`` are in Kueue's format, and ``asks`` are digests of the requests of each one's pods.  ``priority_class``
+    is a PriorityClass if ``priority_of_pods``: the pods' own decides, else a WorkloadPriorityClass, or "".
     """
 
     name: str
@@ -222,7 +222,7 @@ class QuotaRequest:
 
 
 def build(cluster: TFCluster, claim: QuotaRequest) -> dict[str, Any]:
-    """Build one Workload, without its priority: that is the value of the class that it names."""
+    """Build one Workload, without its priority, which is the value of its priority class."""
     named = {**(_OF_PODS if claim.priority_of_pods else _OF_WORKLOADS), "name": claim.priority_class}
     labels, annotations = naming.cluster_labels(cluster.name), {naming.ANNOTATION_ASKS: claim.asks}
     return {

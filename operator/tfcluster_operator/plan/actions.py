@@ -1,8 +1,8 @@
 """The intended writes: what a plan is built from.
 
-An action names what to do and why; it carries the UID of what it changes or deletes, so that an object re-created under
-the same name is never hit.  A manifest is built when its action is carried out, not before: 2,000 of them need not
-exist at once.
+An action names an object and the reason for the change; it carries the UID of what it changes or deletes, so that it
+never affects an object re-created under the same name.  A manifest is built when its action is carried out, not before:
+2,000 of them need not exist simultaneously.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Build = Callable[[], dict[str, Any]]
 class Create:
     """Create an object.
 
-    ``task`` is the one whose pod it is; ``replaces`` is the UID of a finished pod of the same name that is deleted
-    first.  Without ``build`` it is the copy of the resolver for the whole namespace, which the executor has.
+    ``task`` is the task of a pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
+    Without ``build`` it is the resolver's ConfigMap for the whole namespace, which the executor has.
     """
 
     kind: str
@@ -35,15 +35,15 @@ class Create:
 
     @property
     def is_resolver_copy(self) -> bool:
-        """Whether it makes what all clusters of a namespace share."""
+        """Whether it creates the ConfigMap that all clusters of a namespace share."""
         return self.build is None
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Have the API server judge the pod that a changed template makes, without creating it.
+    """Validate the pod of a changed template with a dry run.
 
-    A running pod is not deleted for a template that nobody can make a pod of.
+    A running pod is not deleted if the API server would reject its replacement.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object of this name if it still has this UID; ``force`` asks no node whether its containers ended.
+    """Delete the object of this name if it still has this UID; ``force`` does not wait for the node.
 
-    ``toward`` is what its successor is to have that it has not: where each successor lacks it too, somebody takes it.
-    The TFCluster itself is deleted when it has finished and its time to live is over.
+    ``toward`` is what the replacement should have and the pod lacks: if each replacement lacks it too, another
+    controller removes it.  The TFCluster itself is deleted when it has finished and its time to live has expired.
     """
 
     kind: str
@@ -86,13 +86,13 @@ class Delete:
 
 Action = Create | Try | Patch | Delete
 
-#: What one rejection holds up: the Service, the views or the pods of a job, a single object.
+#: The objects that one rejection blocks: the Service, the views or the pods of a job, a single object.
 Gate = str
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be and that no action cures: a reason, a message, and the gate it closes."""
+    """A problem that no action solves: a reason, a message, and the gate that it closes."""
 
     reason: str
     message: str
@@ -102,9 +102,9 @@ class Finding:
 #: The steps of a reconcile, in this order.
 Phase = Literal["publish", "tell", "free", "replace", "create"]
 PHASES: Final[tuple[Phase, ...]] = ("publish", "tell", "free", "replace", "create")
-#: A pass carries out no more steps: the status is told and an edit is heard before the rest.
+#: One reconcile carries out this number of steps at most, so that the status and edits are not delayed.
 MOST_STEPS: Final = 1_000
-#: Closed while what a deletion would destroy is not written down.
+#: Closed while the status lacks a record of what a deletion would destroy.
 EVIDENCE: Final[Gate] = "evidence"
 
 
@@ -119,7 +119,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Steps that are carried out side by side; ``careful`` ones first one, then two, then four at a time.
+    """Steps that are carried out in parallel; ``careful`` ones first one, then two, then four at a time.
 
     So a thousand creations that are all rejected cost one request and not a thousand.
     """
@@ -133,10 +133,10 @@ class Group:
 class Plan:
     """What to do now.
 
-    ``groups`` are carried out one after the other: views are published, running pods are told, what must go is freed,
-    pods are replaced, missing ones are created.  Each prefix of them is a legal stopping point, and a rejection holds
-    up nothing but what needs its gate.  ``wake_after`` is when to look again though nothing happens, in seconds.
-    ``needed`` are the gates that tasks wait for: what closes another one keeps no task from being ready.
+    ``groups`` are carried out one after the other: publish views, notify running pods, delete, replace pods, create
+    missing ones.  The operator can stop after any prefix of them, and a rejection blocks only the steps that need its
+    gate.  ``wake_after`` is when to reconcile again without an event, in seconds.  ``needed`` are the gates that tasks
+    wait for: closing another one does not prevent a task from becoming ready.
     """
 
     groups: tuple[Group, ...] = ()
@@ -146,12 +146,12 @@ class Plan:
     needed: frozenset[Gate] = frozenset()
 
     def holds_up_tasks(self, finding: Finding) -> bool:
-        """Return whether a task waits for what a finding tells of."""
+        """Return whether a task waits because of a finding."""
         return not finding.gate or finding.gate in self.needed
 
     @property
     def partial(self) -> bool:
-        """Whether this is as much as one reconcile carries out, so that there might be more to do."""
+        """Whether the plan is as large as one reconcile allows, so that more might remain to do."""
         return sum(len(group.steps) for group in self.groups) >= MOST_STEPS
 
     @property
@@ -161,7 +161,7 @@ class Plan:
 
     @property
     def only_amends(self) -> bool:
-        """Whether nothing is created or deleted: a change to what a deleted cluster has left is no loss."""
+        """Whether nothing is created or deleted: changing an object that a deleted cluster left does no harm."""
         return all(isinstance(one, Try | Patch) for one in self.actions)
 
     @property

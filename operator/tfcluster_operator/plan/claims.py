@@ -1,8 +1,8 @@
-"""What is done about the claims of a cluster: its Workloads, by which it asks a queue for quota (Kueue, "Workload").
+"""The claims of a cluster: its Workloads, which request quota from a queue (Kueue, "Workload").
 
-Quota is given back when the pods that had it are deleted, never before, so that no queue grants twice what a node
-holds. A claim that has quota is not edited, because Kueue forbids that: what it stands for shrinks by
-``reclaimablePods``, and grows by another claim.
+Quota is given back when the pods that used it are deleted, not before, so that a queue never admits more than the nodes
+hold.  A claim that has quota is not edited, because Kueue forbids that: ``reclaimablePods`` makes it smaller, and
+another claim adds to it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tfcluster_operator.plan.actions import Create, Delete, Finding, Patch
 from tfcluster_operator.plan.objects import obstacle_of
 from tfcluster_operator.plan.story import Story, object_gate, placement_gate
 
-#: How soon (seconds) a queue is looked for again that the API server does not serve.
+#: Seconds until the operator checks again for a queue API that the API server does not serve.
 _LOOK_FOR_QUEUES_AGAIN: Final = 20.0
-#: How soon (seconds) Kueue judges what a claim asks for, where nobody is before it.
+#: Kueue evaluates a claim within this time (seconds), unless other Workloads are before it.
 _JUDGED_WITHIN: Final = 5
 #: The longest time (seconds) between two reminders.
 _LONGEST_PAUSE: Final = 300
-#: Why Kueue takes quota away so that the Workload should be queued again at once, by its own controllers.
+#: The reasons of evictions whose Workload Kueue's own controllers requeue immediately.
 _QUEUED_AGAIN_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 #: The most characters of a condition's message (Kubernetes, metav1.Condition).
 _LONGEST_MESSAGE: Final = 32_768
 
 
 def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None:
-    """Ask for quota, take what was granted, and give back what is no longer needed."""
+    """Request quota, use what was admitted, and give back what is no longer needed."""
     standing = roster.standing
     claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
     for claim in claims:
@@ -47,7 +47,7 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
         if not at_work:
             _finish(claims, known, now, story)
     elif standing.turn in {Turn.FREE, Turn.SUSPENDED}:
-        # Who names no queue any more can run without one; who is suspended has pods until they have ended.
+        # A cluster whose queue label was removed can run without a queue; a suspended one has pods until they end.
         if standing.turn is Turn.FREE or not at_work:
             _give_back(claims, story)
     elif standing.turn is Turn.UNKNOWN:
@@ -64,7 +64,7 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
 
 
 def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> QuotaRequest:
-    """Work out what a claim should say."""
+    """Build the wanted spec of a claim."""
     jobs = [job for job in cluster.jobs if counts.get(job.name)]
     least = queueing.may_be_fewer(cluster, counts, number=number)
     pod_sets = []
@@ -85,10 +85,10 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
 
 
 def claim_change(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | None:
-    """Return the patch that makes a claim without quota ask for what it should, or None where nothing differs."""
+    """Return the patch that corrects the requests of a claim without quota, or None if nothing differs."""
     change: dict[str, Any] = {}
     asked = {one["name"]: one["count"] for one in wanted.pod_sets}
-    # Where partial admission is switched off, Kueue takes the least number away, and it would be put back forever.
+    # If partial admission is disabled, Kueue removes minCount; restoring it would never end.
     told = existing.meta.annotations.get(naming.ANNOTATION_ASKS) == wanted.asks
     if existing.asked != asked or not told:
         change["spec"] = {"podSets": [dict(one) for one in wanted.pod_sets]}
@@ -103,7 +103,7 @@ def claim_change(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | N
 
 
 def _mark_again(cluster: TFCluster, claim: Claim, story: Story) -> None:
-    """Put back the labels of a claim, and, where it has quota, the note of what its pods ask for."""
+    """Restore the labels of a claim and, if it has quota, the annotation with its pods' requests."""
     labels, known = naming.cluster_labels(cluster.name), claim.workload.meta.labels
     change: dict[str, Any] = {}
     if wrong := {key: value for key, value in labels.items() if known.get(key) != value}:
@@ -131,7 +131,7 @@ def _give_back(claims: Iterable[Claim], story: Story) -> None:
 
 
 def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
-    """Have one claim for the whole cluster, and nothing else, until it is granted."""
+    """Keep exactly one claim, for the whole cluster, until it is admitted."""
     declared, at_work = roster.declared, bool(roster.at_work)
     first = next((claim for claim in roster.standing.rest if claim.number == 0), None)
     later = [claim for claim in roster.standing.rest if claim.number]
@@ -160,7 +160,7 @@ def _create(roster: Roster, wanted: QuotaRequest, story: Story) -> None:
 
 
 def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None:
-    """Keep a claim that has no quota, or cannot use it, as it should be."""
+    """Correct a claim that does not have quota, or cannot use it."""
     workload = claim.workload
     story.needed.add(object_gate("Workload", wanted.name))
     story.wait(_waits(workload))
@@ -170,7 +170,7 @@ def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None
         if workload.is_true("Evicted") or not workload.active:
             _clear(claim, now, story)
     elif claim.workload.spec.priority_class_ref.name != wanted.priority_class:
-        # Its value was written down with it, and is of another class.
+        # The priority value was stored with the claim, and belongs to another class.
         _delete(claim, story)
     elif change := claim_change(wanted, workload):
         _patch(claim, _dated(change, now), story)
@@ -179,9 +179,9 @@ def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None
 
 
 def _remind(claim: Claim, now: float, story: Story) -> None:
-    """Write to a claim that Kueue has not judged since it was changed.
+    """Write to a claim that Kueue has not evaluated since it was changed.
 
-    Who changes one in the very moment in which Kueue looks at it is not heard until the next change of anything.
+    Kueue can miss a change while it evaluates the Workload, until the next change of any object.
     """
     asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
     waited, pause = now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
@@ -193,7 +193,7 @@ def _remind(claim: Claim, now: float, story: Story) -> None:
 
 
 def _dated(change: Mapping[str, Any], now: float, *, pause: int = 0) -> dict[str, Any]:
-    """Note when a claim was written to, and how many seconds it is left alone after a reminder."""
+    """Note when a claim was written to, and for how many seconds not to remind Kueue again."""
     about: Mapping[str, Any] = change.get("metadata") or {}
     noted = f"{int(now)}/{pause}" if pause else str(int(now))
     annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: noted}
@@ -252,7 +252,7 @@ def _shrink(roster: Roster, story: Story) -> None:
 
 
 def _tell_readiness(roster: Roster, claim: Claim, now: float, story: Story) -> None:
-    """Tell Kueue whether the tasks of a claim work: it might be set up to wait for that."""
+    """Report to Kueue whether the tasks of a claim are ready: it might be configured to wait for that."""
     places = [
         place for job in roster.cluster.jobs for place in roster.of(job) if claim.covers(job.name, place.task.index)
     ]
@@ -307,7 +307,7 @@ def _patch(
 
 
 class _Saying(NamedTuple):
-    """A condition that we set."""
+    """A condition that the operator sets."""
 
     kind: str
     status: bool
@@ -316,7 +316,7 @@ class _Saying(NamedTuple):
 
 
 def _set(claim: Claim, said: Sequence[_Saying], now: float, story: Story, **more: Any) -> None:
-    """Change conditions of a claim; the list is written whole, and only if nobody has written since."""
+    """Change conditions of a claim; the whole list is written, and only if the claim has not changed since."""
     changed = {one.kind: _condition(claim.workload, one, now) for one in said}
     kept = [dict(one) for one in claim.workload.status.conditions if one.get("type") not in changed]
     readiness = list(changed) == ["PodsReady"]
@@ -338,7 +338,7 @@ def _condition(workload: Workload, said: _Saying, now: float) -> dict[str, Any]:
 
 
 def _clear(claim: Claim, now: float, story: Story) -> None:
-    """Give back the quota of a claim that Kueue has evicted, as its own controllers do when the pods are deleted."""
+    """Give back the quota of an evicted claim, as Kueue's own controllers do when the pods are deleted."""
     evicted = claim.workload.says("Evicted")
     message = str(evicted.get("message") or "The workload is deactivated")
     said = [_Saying("QuotaReserved", status=False, reason="Pending", message=message)]
@@ -357,14 +357,14 @@ def _reclaim(claim: Claim, taken: Mapping[str, int], story: Story) -> None:
     counts = dict(workload.reclaimed)
     for name, count in taken.items():
         pod_set = naming.dns_job(name)
-        # Of 6 that were asked for and 4 that were granted, 3 are kept when 3 are given back.
+        # Example: 6 requested, 4 admitted; to keep 3 of them, 3 are given back.
         counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)
     listed = [{"name": name, "count": counts[name]} for name in sorted(counts)]
     _patch(claim, {"status": {"reclaimablePods": listed}}, story, subresource="status")
 
 
 def _is_of(cluster: TFCluster, pod: Pod, job: str, start: int) -> bool:
-    """Return whether a pod is of a task of this job, from this index up."""
+    """Return whether a pod belongs to a task of this job, from this index up."""
     first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
     return index >= start and first == naming.pod_name(cluster.name, job, index)
 

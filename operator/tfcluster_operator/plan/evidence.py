@@ -1,7 +1,7 @@
-"""What must be written down before a plan is carried out, and what is entered when it has been.
+"""Which facts the status must record before a plan is carried out, and what is recorded afterwards.
 
-A task whose pod we delete ourselves is not lost, and a failure is counted before its pod goes: after a crash nobody
-must take the one for the other.
+A task whose pod the operator deletes is not lost, and a failure is counted before its pod is deleted: after a crash the
+operator must not confuse the two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def must_be_written_first(
 ) -> bool:
     """Return whether the ledger must be in the status before a plan is carried out.
 
-    A task whose pod has vanished gets its new pod at once.  Until the status counts the loss, what exists tells of it:
-    at first there is no pod where the status says that there is one, then the new pod has an annotation.
+    The operator replaces a lost pod immediately.  Until the status counts the loss, it can be detected: at first the
+    pod in the status does not exist, then the new pod has an annotation.
     """
     if known.holds_evidence(written):
         return True
@@ -34,28 +34,28 @@ def must_be_written_first(
         for name, record in known.jobs.items()
         for index, lost in record.lost.items()
     ):
-        return True  # what is left of a lost pod, or the annotation of a new one, is about to go
+        return True  # what is left of a lost pod, or the annotation of a new one, will be deleted
     found_again = take_stock(roster, written, now)
     return known.counts_more_than(found_again)
 
 
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
-    """Enter which pods of declared tasks we are about to delete ourselves.
+    """Record which pods of declared tasks the operator is about to delete.
 
     Returns:
         The new ledger; it is another one exactly when it must be written before the deletions, so that after a crash
-        nobody takes our own deletion for somebody else's.
+        the operator does not count its own deletion as a loss.
     """
     own = [one for one in planned if isinstance(one, Delete) and one.reason in _OUR_REPLACEMENTS]
     return enter_done(roster, ledger, own) if own else ledger
 
 
-#: Why we delete the pod of a task that is to continue, without a failure of its job's tasks.
+#: Why the operator deletes the pod of a task that is to continue, without a failure of its job's tasks.
 _OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.GANG_CHANGED})
 
 
 def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Ledger:
-    """Enter what was carried out: which tasks have a pod now, and which have none by our own doing."""
+    """Record what was carried out: which tasks have a pod now, and whose pods the operator deleted."""
     if ledger.verdict is not None:
         return ledger
     names: dict[str, Task] = {}
@@ -68,12 +68,12 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
             case Create(task=Task() as task):
                 started.setdefault(task.job.name, set()).add(task.index)
                 lost.setdefault(task.job.name, {}).pop(task.index, None)
-            case Delete(kind="Pod", name=name, reason=reason, force=False):  # by force goes what another took away
+            case Delete(kind="Pod", name=name, reason=reason, force=False):  # a forced deletion completes another's
                 names = names or {place.name: place.task for of in roster.places.values() for place in of}
                 if (deleted := names.get(name)) is not None:
                     started.setdefault(deleted.job.name, set()).discard(deleted.index)
                     if reason == reasons.TEMPLATE_CHANGED:
-                        # The edit that should cure a failure is not made to wait for it.
+                        # An edit that should fix a failure does not wait for the back-off.
                         failing.setdefault(deleted.job.name, {}).pop(deleted.index, None)
                         if roster.cluster.update_strategy.type == "Recreate":
                             anew.add(deleted.job.name)

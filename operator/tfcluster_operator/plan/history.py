@@ -12,12 +12,12 @@ from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Patch
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA, Story, object_gate, pods_gate
 
-#: What the API server says where a quota counts pods that have ended, too.
+#: Parts of the API server's message if a quota counts ended pods, too.
 _QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
 
 
 def plan_history(roster: Roster, story: Story) -> None:
-    """Plan to delete what is kept beyond the limit, and to put the labels of the rest right."""
+    """Plan to delete kept pods beyond the limit, and to restore the labels of the rest."""
     for job in roster.cluster.jobs:
         for place in roster.of(job):
             if place.kept:
@@ -25,18 +25,18 @@ def plan_history(roster: Roster, story: Story) -> None:
 
 
 def is_to_be_kept(roster: Roster, place: Place, pod: Pod, story: Story) -> bool:
-    """Return whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed."""
-    # A pod whose sidecar runs on holds its resources and its address.
+    """Return whether the failed pod of a task is kept, or will be once its phase is Failed."""
+    # A pod whose sidecar still runs holds its resources and its address.
     return pod.at_rest and _limit(roster, place.task, story) > 0
 
 
 def gives_way(roster: Roster, place: Place, story: Story) -> bool:
-    """Return whether kept pods of a task go first, because a quota has no room for one more pod beside them."""
+    """Return whether kept pods of a task are deleted first, because a pod quota would be exceeded otherwise."""
     return bool(place.kept) and _is_full(roster, story)
 
 
 def keep(roster: Roster, place: Place, pod: Pod, story: Story) -> None:
-    """Plan to mark the failed pod of a task as kept: from then on the task has no pod."""
+    """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
     if (change := _marking(roster, place, pod)) is not None:
         patch = Patch("Pod", pod.meta.name, pod.meta.uid, change, reasons.POD_KEPT)
         story.do("replace", patch, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
@@ -54,7 +54,7 @@ def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
 
 
 def _limit(roster: Roster, task: Task, story: Story) -> int:
-    """Return how many failed pods of a task are kept: none while a quota lets no pod be created because of them."""
+    """Return how many failed pods of a task are kept: 0 while a quota rejects new pods because of them."""
     return 0 if _is_full(roster, story) else task.job.history_limit
 
 
@@ -64,6 +64,6 @@ def _is_full(roster: Roster, story: Story) -> bool:
 
 
 def _marking(roster: Roster, place: Place, pod: Pod) -> dict[str, Any] | None:
-    """Return the patch that marks a failed pod as kept, or None where it is."""
+    """Return the patch that marks a failed pod as kept, or None if it is marked."""
     labels = naming.task_labels(roster.cluster.name, place.task.job.name, place.task.index)
     return change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"})

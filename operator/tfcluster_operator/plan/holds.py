@@ -1,7 +1,7 @@
-"""What was rejected or undone a moment ago, and is tried again after a pause that grows.
+"""Writes that were rejected, or that another controller reverted, and their back-off.
 
-A *gate* is what one rejection closes: the Service, the views of a job, the pods of a job, a single object.  Whatever
-needs a closed gate waits; everything else continues.  The pauses are kept by the process and need not survive it.
+A *gate* is what one rejection closes: the Service, the views of a job, the pods of a job, a single object.  Steps that
+need a closed gate wait; all others continue.  Back-offs are kept in memory and need not survive the process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Patch
 
-#: Seconds of the first pause after a rejection; it doubles with each rejection in a row, up to the longest.
+#: Seconds of the first back-off after a rejection; it doubles with each rejection in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-#: The longest while the API server, where it checks owner references, does not know our kind yet: that ends by itself.
+#: The longest while an API server that checks owner references does not find our new CRD; this ends by itself.
 _IN_VIEW_OF_A_NEW_KIND: Final = 4.0
 _NEW_KIND: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
-#: What was corrected so often in a row is corrected at once; after that somebody else keeps undoing it.
+#: This number of repairs in a row is immediate; after that another writer keeps reverting them.
 _PATIENCE: Final = 2
 _LONGEST_TRUCE: Final = 300.0
-#: A repair that is not needed again for this long (seconds) was no part of a quarrel.
+#: A repair that is not needed again for this long (seconds) was not part of a conflict.
 _FORGOTTEN_AFTER: Final = 600.0
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _REPAIRS: Final = frozenset(
@@ -42,7 +42,7 @@ _REPAIRS: Final = frozenset(
 class Hold:
     """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
 
-    ``pause`` is how many seconds it was closed for; 0 once something happened that can let through what was rejected.
+    ``pause`` is the back-off in seconds; it is 0 after an event that can let the rejected write succeed.
     """
 
     times: int
@@ -53,7 +53,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Quarrel:
-    """A repair that was repeated: what it was, how often in a row, and when last."""
+    """A repeated repair: what it was, how often in a row, and when last."""
 
     what: str
     times: int
@@ -61,7 +61,7 @@ class Quarrel:
 
     @property
     def next_try(self) -> float:
-        """When it is repeated, if it has to be."""
+        """When it is repeated, if necessary."""
         return self.last + min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (self.times - _PATIENCE))
 
     def finding(self, name: str) -> Finding:
@@ -72,13 +72,13 @@ class Quarrel:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The gates that rejections closed, and the repairs that somebody undoes."""
+    """The gates that rejections closed, and the repairs that another writer reverts."""
 
     gates: Mapping[Gate, Hold] = field(default_factory=dict)
     quarrels: Mapping[str, Quarrel] = field(default_factory=dict)
 
     def closed(self, gate: Gate, now: float) -> Hold | None:
-        """Return the hold on a gate that is closed still."""
+        """Return the hold on a gate that is still closed."""
         hold = self.gates.get(gate)
         return hold if hold is not None and hold.until > now else None
 
@@ -88,7 +88,7 @@ class Holds:
         return hold.times if hold is not None else 0
 
     def truce(self, action: Action, now: float) -> tuple[float, Finding] | None:
-        """Return how long, in seconds, a repair waits because somebody undoes it each time; None where it does not."""
+        """Return the back-off (seconds) of a repair that another writer reverts each time, or None."""
         what, name = _repair(action)
         known = self.quarrels.get(name)
         if known is None or known.what != what or known.times < _PATIENCE:
@@ -97,12 +97,12 @@ class Holds:
         return None if left <= 0 else (left, known.finding(name))
 
     def told(self, refused: Mapping[Gate, Finding]) -> Iterator[Finding]:
-        """Give what to tell of the gates that a pass closed: the same words as before, where only the task differs."""
+        """Return the findings of the gates that were closed; the old message if only the task differs."""
         for gate, finding in refused.items():
             yield self.gates[gate].finding if gate in self.gates else finding
 
     def doubts(self, now: float) -> Iterator[tuple[float, Finding]]:
-        """Give what was put right this moment, again, and whether that lasts must be seen: the time of the next try."""
+        """Return the repairs that were just repeated and might be reverted again, each with its next try."""
         for name, quarrel in self.quarrels.items():
             if quarrel.times > _PATIENCE and quarrel.last == now:
                 yield quarrel.next_try - now, quarrel.finding(name)
@@ -120,12 +120,12 @@ class Holds:
         for gate, finding in refused.items():
             times = 1 if gate in let_through else self.tried(gate) + 1
             before = self.gates.get(gate)
-            # Where only another task was tried, that is not worth another status.
+            # If only another task was tried, this is not worth another write of the status.
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
             longest = _IN_VIEW_OF_A_NEW_KIND if _NEW_KIND in finding.message else LONGEST_PAUSE
-            # A quota is counted again some seconds after a pod has gone, which lifts holds: what is rejected until then
-            # says nothing of how long it will be rejected.
+            # The API server recounts a quota some seconds after a pod is deleted, which lifts holds: a rejection before
+            # that does not indicate how long rejections will continue.
             pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE
             gates[gate] = Hold(times, now + pause, told, pause)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
@@ -138,9 +138,9 @@ class Holds:
         return Holds(gates, quarrels)
 
     def lifted(self, now: float) -> Holds:
-        """Return the holds after something happened that can let rejected things pass: an edit, a pod that went.
+        """Return the holds after an event that can let rejected writes succeed: an edit, a deleted pod.
 
-        What is rejected still is tried again after short pauses that grow again, as carefully as before.
+        If a write is still rejected, it is tried again after short back-offs that grow again, as carefully as before.
         """
         return replace(
             self,
@@ -153,11 +153,11 @@ def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
 
 
 def _repair(action: Action) -> tuple[str, str]:
-    """Return what a repair does and to which object, ("", "") of an action that is none."""
+    """Return the kind of a repair and its object, ("", "") if an action is not a repair."""
     about = f"{action.kind} {action.name}"
     match action:
         case Patch(reason=reasons.READINESS_REPORTED, change=change):
-            # Each time it tells another time.
+            # The time in it differs each time.
             return digest(_NUMBERS.sub("", repr(change))), about
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
             return digest(repr(change)), about

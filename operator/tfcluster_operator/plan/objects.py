@@ -1,4 +1,4 @@
-"""The objects that a cluster needs beside its pods: created, corrected, and deleted when nothing needs them."""
+"""The objects of a cluster other than pods: created, corrected, and deleted when they are no longer needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfcluster_operator.plan.story import (
     views_gate,
 )
 
-#: How soon (seconds) a gang is looked at again that the API server does not serve.
+#: Seconds until the operator checks again for a PodGroup API that the API server does not serve.
 _LOOK_FOR_GROUPS_AGAIN: Final = 20.0
 
 
@@ -53,7 +53,7 @@ def plan_service(roster: Roster, story: Story) -> None:
 def plan_policies(roster: Roster, story: Story) -> None:
     """Create the NetworkPolicies of the isolation, or correct them, and delete those that it no longer needs.
 
-    What takes a running task from under a policy waits until all others are there: it would be open to everybody.
+    A change that removes a running task's policy waits until all others exist: any pod could connect to it otherwise.
     """
     cluster = roster.cluster
     for wanted in roster.policies:
@@ -71,12 +71,12 @@ def plan_policies(roster: Roster, story: Story) -> None:
 
 
 def policy_gate(name: str) -> Gate:
-    """Return what is closed while a NetworkPolicy is not as it should be."""
+    """Return the gate that is closed while a NetworkPolicy does not exist or differs."""
     return object_gate(NetworkPolicy.KIND, name)
 
 
 def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
-    """Return whether a pod of a job that is no longer declared is there still, and the policy is that job's."""
+    """Return whether the policy is that of a removed job whose pods still exist."""
     job = policy.meta.labels.get(naming.LABEL_JOB, "")
     if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
         return False
@@ -84,9 +84,9 @@ def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
 
 
 def plan_budgets(roster: Roster, story: Story) -> None:
-    """Create the PodDisruptionBudgets that jobs declare, or correct them, and delete those that none declares.
+    """Create the PodDisruptionBudgets that jobs declare, or correct them, and delete the others.
 
-    No pod waits for one: what it keeps away comes later than the pods.
+    Pods do not wait for a budget: it protects only existing pods.
     """
     cluster, names = roster.cluster, set[str]()
     for job in disruption_budget.protected_jobs(cluster):
@@ -102,13 +102,13 @@ def plan_budgets(roster: Roster, story: Story) -> None:
 
 
 def lift_budgets(roster: Roster, story: Story) -> None:
-    """Delete every PodDisruptionBudget of a cluster that has finished: a pod that is left there holds up no drain."""
+    """Delete every PodDisruptionBudget of a finished cluster, so that its remaining pods do not block a drain."""
     for one in roster.ours(DisruptionBudget):
         _free(one, story)
 
 
 def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
-    """Create the PodGroup of each gang that has no places yet, or correct it, and delete those of earlier starts."""
+    """Create or correct the PodGroup of each gang that is not scheduled yet, and delete those of earlier starts."""
     lacking = roster.observed.lacking.get(PodGroup.KIND, "")
     for gang in gangs.values():
         if lacking:
@@ -165,7 +165,7 @@ def _waits_for_places(gang: Gang, scheduler: GangScheduler) -> Finding:
 
 
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
-    """Create the ConfigMap of one job's views, or publish what changed in them."""
+    """Create the ConfigMap of one job's views, or publish changes to them."""
     held, gate, job = roster.views(wanted.job), views_gate(wanted.job.name), wanted.job.name
     if wanted.too_large:
         story.close(gate, _too_large(wanted))
@@ -189,17 +189,17 @@ def _why_published(wanted: views.JobViews, existing: ConfigMap, change: Mapping[
 
 
 def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
-    """Hold up new pods of a job whose TF_CONFIG no program could be started with."""
+    """Block new pods of a job whose TF_CONFIG is too long to start a program."""
     if wanted.tf_config_size > LARGEST_TF_CONFIG:
         story.close(tf_config_gate(wanted.job.name), _tf_config_too_large(wanted))
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:
-    """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
+    """Create the resolver's ConfigMap, if a pod mounts it or a pod that will mount it is to be created.
 
-    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  Who made
-    it does not matter: with the right bytes only its labels can be wrong, and with others it is no copy of ours, which
-    no pod can mount and which is not ours to delete.
+    An operator of another version delivers another one, and a full ConfigMap quota must not stop running tasks.  Its
+    creator is not checked: with the right content only its labels can be wrong; with other content it is not ours to
+    delete, and pods cannot mount it.
     """
     held = roster.copy
     if held is None:
@@ -215,13 +215,13 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 
 
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
-    """Delete the Services and ConfigMaps that nothing declared needs."""
+    """Delete the Services and ConfigMaps that no declared job needs."""
     needed = {naming.view_name(roster.cluster.name, job.name) for job in roster.cluster.jobs}
     for other in roster.ours(Service):
         if other.meta.name != roster.service.name:
             _free(other, story, reason=reasons.JOB_REMOVED)
     for one in roster.ours(ConfigMap):
-        # Whoever made a TFCluster the owner of a copy that all share: it is not that one's to delete.
+        # All clusters share this ConfigMap: a TFCluster does not delete it even if a user made it the owner.
         if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name):
             _free(one, story, reason=reasons.JOB_REMOVED)
 
@@ -238,10 +238,10 @@ def _plan(
     changed: str = reasons.REPAIRED,
     needs: tuple[Gate, ...] = (),
 ) -> None:
-    """Create one object, or correct it; where that cannot be (``unfit``), it is deleted and created again.
+    """Create one object, or correct it; if it cannot be corrected (``unfit``), it is deleted and created again.
 
-    ``gate`` is closed while it is not there; ``changed`` is why its spec is edited.  An edit with ``needs`` comes after
-    what is published.
+    ``gate`` is closed while it does not exist; ``changed`` is the reason of an edit of its spec.  An edit with
+    ``needs`` waits until these gates are open.
     """
     its_own = object_gate(held.kind, held.name)
     if held.holder is Holder.NOBODY:
@@ -263,13 +263,13 @@ def _free(one: Child, story: Story, *, reason: str = reasons.UNUSED, needs: tupl
 
 
 def obstacle_of(held: Holding[Any]) -> Finding:
-    """Return why a name that we need is not ours to use."""
+    """Return why a name that we need cannot be used."""
     finalizers = () if held.object is None else held.object.meta.finalizers
     return obstacle(held.kind, held.name, held.holder, finalizers)
 
 
 def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] = ()) -> Finding:
-    """Return why a name that we need is not ours to use."""
+    """Return why a name that we need cannot be used."""
     match holder:
         case Holder.OURS | Holder.LEAVING | Holder.NOBODY:
             kept = f"; its finalizers keep it: {', '.join(finalizers)}" if finalizers else ""

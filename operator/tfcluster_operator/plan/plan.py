@@ -1,10 +1,10 @@
 """The planner: from what is declared, what exists and what is known to what to do.
 
-It reads as a story.  What changed is published first and running pods are told.  Then what must go is freed, pods are
-replaced, and missing ones are created.  Each task's pod is judged by a chain of small policies, the first that has
-something to say decides.  What is rejected holds up what needs it, and nothing else.
+First it publishes changed views and notifies running pods; then it plans deletions, replacements and creations.  A
+chain of small policies evaluates each task's pod, and the first one that applies decides.  A rejection blocks only the
+steps that depend on it.
 
-Nothing is remembered between two plans but the ledger and the holds: carried out in part, in another order or twice,
+Only the ledger and the holds are kept between two plans: if a plan was carried out in part, in another order or twice,
 the next plan does the rest.
 """
 
@@ -44,13 +44,13 @@ from tfcluster_operator.plan.tasks import plan_job
 def plan_in_turns(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
 ) -> Turns[Plan]:
-    """Decide what to do for one cluster, with pauses."""
+    """Decide what to do for one cluster, and yield now and then."""
     story = Story(holds or Holds(), now)
     left = ending.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
         story.wake_after.append(left)
     if (gang_left := seconds_until_timeout(roster.cluster, ledger, now)) is not None:
-        # Once the time is over, that is written down first, and the next reconcile acts on it.
+        # When the time has expired, the status records that first, and the next reconcile acts on it.
         story.wake_after.append(max(gang_left, _ACT_ON_THE_END_OF_TIME))
     _free_stuck_pods(roster, now, story)
     plan_claims(roster, ledger, now, story)
@@ -98,7 +98,7 @@ def _plan_the_life(
     plan_resolver(roster, story)
 
 
-#: How soon (seconds) a cluster gets the pass that takes its pods away after a gang has waited for too long.
+#: Seconds until the reconcile that deletes a cluster's pods after a gang has timed out.
 _ACT_ON_THE_END_OF_TIME: Final = 0.5
 
 
@@ -109,7 +109,7 @@ def _why_suspended(roster: Roster) -> str:
 
 
 def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
-    """Plan for a cluster that has finished: its pods are cleaned up, in time it goes, and what runs stays protected."""
+    """Plan for a finished cluster: clean up pods, delete it after its time to live, keep running pods protected."""
     if any(True for _ in roster.staying()):
         plan_policies(roster, story)
     lift_budgets(roster, story)
@@ -138,7 +138,7 @@ def _plan_surplus_pod(roster: Roster, pod: Pod, now: float, story: Story) -> Non
     job = job_of(roster.cluster, pod)
     left, reason = departures.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)
     gate = object_gate("Pod", name)
-    # The quota was taken back for somebody who waits for it.
+    # The quota was withdrawn for another workload, which waits for it.
     if job is None or left <= 0 or reason == reasons.QUOTA_WITHDRAWN:
         story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
@@ -160,7 +160,7 @@ def _why_surplus(roster: Roster, pod: Pod) -> str:
 
 
 def _what_an_end_needs(pod: Pod) -> tuple[Gate, ...]:
-    """What an ended pod tells might not be written down yet; one that runs tells nothing."""
+    """Return the gates for deleting a pod: the end of an ended pod must be in the status first."""
     return (EVIDENCE,) if pod.ended else ()
 
 

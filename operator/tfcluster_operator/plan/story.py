@@ -1,4 +1,4 @@
-"""What the parts of one plan have decided so far."""
+"""The decisions for one plan so far."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ from tfcluster_operator.plan.holds import Holds
 
 #: Closed while the cluster's Service is not ours.
 SERVICE: Final[Gate] = "Service"
-#: Closed while a NetworkPolicy of the cluster's isolation is not there: no pod runs unprotected.
+#: Closed while a NetworkPolicy of the cluster's isolation does not exist: pods must not run unprotected.
 ISOLATION: Final[Gate] = "isolation"
 #: Closed while the ConfigMap that delivers the resolver is not ours.
 RESOLVER: Final[Gate] = "resolver"
 
 
 def views_gate(job: str) -> Gate:
-    """Return what holds up whoever needs the views of a job."""
+    """Return the gate of everything that needs the views of a job."""
     return f"views of {job}"
 
 
 def pods_gate(job: str) -> Gate:
-    """Return what holds up the creation of a job's pods."""
+    """Return the gate of the creation of a job's pods."""
     return f"pods of {job}"
 
 
 def template_gate(job: str) -> Gate:
-    """Return what holds up the replacement of pods of an older template."""
+    """Return the gate of the replacement of pods with an older template."""
     return f"template of {job}"
 
 
 def tf_config_gate(job: str) -> Gate:
-    """Return what holds up new pods of a job while its TF_CONFIG fits into no environment variable."""
+    """Return the gate of new pods of a job while its TF_CONFIG is too long for an environment variable."""
     return f"TF_CONFIG of {job}"
 
 
 def gang_gate(group: str) -> Gate:
-    """Return what holds up the pods of a gang while its PodGroup is not there."""
+    """Return the gate of a gang's pods while its PodGroup does not exist."""
     return f"gang {group}"
 
 
 def placement_gate(job: str) -> Gate:
-    """Return what holds up new pods of a job while nobody knows which nodes its queue lets them use."""
+    """Return the gate of new pods of a job while the nodes that its queue allows are unknown."""
     return f"placement of {job}"
 
 
 def object_gate(kind: str, name: str) -> Gate:
-    """Return what holds up nothing but further tries at one object."""
+    """Return the gate of further tries at one object only."""
     return f"{kind} {name}"
 
 
 class Story:
-    """Steps, findings and times at which to look again.
+    """Collects steps, findings and the times of the next reconcile.
 
     Args:
-        holds: the gates that rejections closed a moment ago.
+        holds: the gates that rejections closed recently.
         now: the time, in seconds since the epoch.
     """
 
@@ -80,15 +80,15 @@ class Story:
         self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
         self._closed: set[Gate] = set()
         self._told: set[Gate] = set()
-        #: The gates of lost pods that are re-created: what is new waits for them, or it would take their room.
+        #: The gates of lost pods that are re-created: new pods wait for them, so that they do not use their resources.
         self._repairs: set[Gate] = set()
-        #: The gates that tasks wait for; without the Service no task finds another.
+        #: The gates that tasks wait for; without the Service tasks cannot find each other.
         self.needed: set[Gate] = {SERVICE}
         self.findings: list[Finding] = []
         self.wake_after: list[float] = []
 
     def do(self, phase: Phase, action: Action, *, gate: Gate, needs: tuple[Gate, ...] = ()) -> None:
-        """Plan one action, unless a rejection of a moment ago or a quarrel with another writer holds it up."""
+        """Plan one action, unless a recent rejection or a conflict with another writer blocks it."""
         if action.kind == "Pod" and isinstance(action, Create | Delete):
             self.needed.update((gate, *needs))
         if _repairs(action) and (not self.refusal(gate) or self.lacks_quota(gate)):
@@ -100,29 +100,29 @@ class Story:
                 self.wait(hold.finding, hold.until - self._now)
         elif (truce := self._holds.truce(action, self._now)) is not None:
             if not isinstance(action, Patch | Delete):
-                # What is not put back for now is not there.
+                # An object that is not restored for now is missing.
                 self._closed.add(gate)
             self.wait(replace(truce[1], gate=gate), truce[0])
         else:
             self._steps[phase].append(Step(action, gate, needs))
 
     def wait(self, finding: Finding, seconds: float | None = None) -> None:
-        """Note an obstacle that no action of ours removes, and when to look again."""
+        """Note an obstacle that the operator cannot remove, and when to try again."""
         self.findings.append(finding)
         if seconds is not None:
             self.wake_after.append(seconds)
 
     def close(self, gate: Gate, finding: Finding) -> None:
-        """Note an obstacle, and hold up whatever needs this gate."""
+        """Note an obstacle, and block all steps that need this gate."""
         self._closed.add(gate)
         self.findings.append(replace(finding, gate=gate))
 
     def tried(self, gate: Gate) -> int:
-        """Return how often in a row a gate was closed by rejections."""
+        """Return how often in a row rejections closed a gate."""
         return self._holds.tried(gate)
 
     def refusal(self, gate: Gate) -> str:
-        """Return the words with which a gate was closed, until something passes it again; "" where none were said."""
+        """Return the message that closed a gate, until a request succeeds, or ""."""
         hold = self._holds.gates.get(gate)
         return hold.finding.message if hold is not None else ""
 
@@ -138,7 +138,7 @@ class Story:
         )
 
     def groups(self) -> Iterator[Group]:
-        """Return the steps that nothing holds up, in the order of the phases, as many as one reconcile carries out."""
+        """Return the steps that are not blocked, by phase, up to the limit of one reconcile."""
         room = MOST_STEPS
         for phase in PHASES:
             planned = self._steps[phase]
@@ -150,25 +150,25 @@ class Story:
                 yield Group(phase, steps, careful=any(self._holds.tried(step.gate) for step in steps))
 
     def _after_repairs(self, step: Step) -> Step:
-        """Have the pod of a new task wait for the lost pods of other jobs."""
+        """Make the pod of a new task wait for the lost pods of other jobs."""
         others = self._repairs - {step.gate}
         if not others or not isinstance(step.action, Create) or _repairs(step.action):
             return step
         return replace(step, needs=(*step.needs, *others))
 
     def _turn(self, step: Step) -> tuple[bool, int]:
-        """Give the place of a creation in the order: lost pods first, and those that the others cannot work without."""
+        """Return the position of a creation: lost pods first, and those that other tasks depend on."""
         action = step.action
         if not isinstance(action, Create) or action.task is None:
             return False, 0
         return not (_repairs(action) and step.gate in self._repairs), _RANKS.get(action.task.job.name, len(_RANKS))
 
 
-#: What the API server says where a quota is full.
+#: Part of the API server's message when a quota is full.
 EXCEEDED_QUOTA: Final = "exceeded quota"
 _RANKS: Final = {CHIEF: 0, "master": 0, "ps": 1}
 
 
 def _repairs(action: Action) -> bool:
-    """Return whether an action makes the pod of a task that had one."""
+    """Return whether an action re-creates the pod of a task."""
     return isinstance(action, Create) and action.task is not None and action.reason != reasons.CREATED

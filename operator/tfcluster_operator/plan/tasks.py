@@ -1,4 +1,4 @@
-"""What is done for each task: a chain of small policies judges its pod, the first that has something to say decides."""
+"""The actions for each task: a chain of small policies evaluates its pod, and the first one that applies decides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfcluster_operator.plan.story import (
 
 
 class _Case(NamedTuple):
-    """One task's pod, which is ours and which nobody has asked to go."""
+    """One task's pod, which is ours and is not being deleted."""
 
     roster: Roster
     place: Place
@@ -61,11 +61,11 @@ def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one 
     now: float,
     story: Story,
 ) -> Turns[None]:
-    """Decide what to do for each task of a job, and pause now and then."""
+    """Decide what to do for each task of a job, and yield now and then."""
     job, record = job_views.job, known.of(job_views.job.name)
     to_replace = _roll_out(roster, job_views, story)
     older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
-    # A pod of an older edit might be in another domain, and must not draw the new ones there.
+    # A pod of an older edit might be in another domain, and must not attract the new pods to it.
     newest = {**older, **places.colocated(roster.cluster, job)}
     gang = gangs.get(name_for(roster.cluster, job, known))
     missing = []
@@ -93,10 +93,10 @@ def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one 
 
 
 def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[str]:
-    """Choose the outdated pods that are replaced now, by their UIDs, and plan to try what one of them is to become."""
+    """Select the UIDs of the outdated pods to replace now, and plan a dry run of one replacement."""
     job = job_views.job
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
-    # Without the first question thousands of places are looked through for nothing.
+    # Check ``chosen`` first, to avoid a search through thousands of places.
     if chosen and (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
         build = partial(_build, roster, job_views, outdated.task, name=outdated.name, view_digest="", attempt=0)
         trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
@@ -105,7 +105,7 @@ def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[st
 
 
 def _is_as_told(place: Place, record: ledger.JobRecord, job_views: JobViews) -> bool:
-    """Tell whether a settled pod is of the present incarnation and was told of its view: no policy would speak then."""
+    """Return whether a settled pod has the current incarnation and view: then no policy applies."""
     pod = place.pod
     return (
         pod is not None and pod.told == job_views.told_for(place.task.index) and pod.incarnation == record.incarnation
@@ -139,7 +139,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
         story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
         return
     gate, needs, group = pods_gate(job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
-    # Where the last try was rejected, another task is tried first: what is wrong with one must not stop the others.
+    # After a rejection try another task first: a problem of one task must not stop the others.
     first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
     room = MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
@@ -152,7 +152,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
             story.wait(Finding(reasons.BACKING_OFF, message), failing.retry_at - now)
             continue
         if not room:
-            continue  # one reconcile carries out no more; the others might still have something to tell
+            continue  # beyond the limit of one reconcile; other tasks can still add findings
         room -= 1
         joins = group if is_member(roster.cluster, place) else ""
         lost = record.lost.get(index)
@@ -177,7 +177,7 @@ def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
 
 
 def _group_to_join(gang: Gang | None) -> str:
-    """Return the name of the PodGroup with which new pods get their places; "" once the gang has its places."""
+    """Return the name of the PodGroup that new pods join; "" once the gang is scheduled."""
     return gang.name if gang is not None and not gang.placed else ""
 
 
@@ -188,7 +188,7 @@ def _what_a_member_needs(group: str) -> tuple[Gate, ...]:
 def _create(
     roster: Roster, job_views: JobViews, task: Task, name: str, reason: str, *, replaces: str = "", **told: Any
 ) -> Create:
-    """Make the action that creates a task's pod; see :func:`tfcluster_operator.objects.pod_manifest.build`."""
+    """Return the action that creates a task's pod; see :func:`tfcluster_operator.objects.pod_manifest.build`."""
     build = partial(_build, roster, job_views, task, name=name, view_digest=job_views.told_for(task.index), **told)
     return Create("Pod", name, reason, build, task, replaces)
 
@@ -203,7 +203,7 @@ def _build(roster: Roster, job_views: JobViews, task: Task, **told: Any) -> dict
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:
     last = known.last_restart
     if last is not None and not what.startswith("job ") and last.task != what:
-        last = None  # it tells of another task
+        last = None  # it is about another task
     cause = f" after {last.task} failed: {last.message}" if last is not None else ""
     pause = f" in {at - last.time:.0f} s" if last is not None else ""
     return f"{what} is restarted{cause}; next try{pause}, at {ledger.timestamp(at)[11:19]} UTC"
@@ -230,27 +230,27 @@ def _replace_with_its_scope(case: _Case) -> bool:
 
 def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
-    # No running pod goes before the API server has judged the one that would come.
+    # No running pod is deleted before the API server has validated its replacement.
     job = case.place.task.job
     gates = (template_gate(job.name), tf_config_gate(job.name))
     return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
 
 
 def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
-    """Replace a pod that no node has yet, where it should get its place with another gang, or for itself."""
+    """Replace an unscheduled pod that should be scheduled with another gang, or on its own."""
     pod = case.pod
     if pod.node or pod.phase != "Pending":
         return False
     gang = case.gang if is_member(case.roster.cluster, case.place) else None
     to_join = _group_to_join(gang)
     chosen = case.roster.cluster.chosen_scheduler(case.place.task.job)
-    # What was chosen, not what the pod has: admission may send all pods to a scheduler of its own.
+    # Compare the chosen scheduler, not the pod's: an admission webhook can replace the latter.
     if pod.chosen_scheduler != chosen:
         return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=chosen)
     if gang is not None and gang.leaving and to_join and pod.group == to_join:
-        # A finalizer keeps the PodGroup as long as a pod waits with it, and with a leaving one none gets a place.
+        # A finalizer keeps the PodGroup until none of its pods is pending, and a terminating one is never scheduled.
         return _delete(case, reasons.GANG_CHANGED, toward=to_join)
-    # Its own template can put it in a group, and the gang might have found its places a moment ago.
+    # Its template can set a group, and the gang might have been scheduled just now.
     known = {to_join, *case.place.task.job.own_groups(), gang.name if gang is not None else ""}
     if pod.group in known and (pod.group or not to_join):
         return False
@@ -268,7 +268,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
     failing = case.record.failing.get(place.task.index)
     if ending is Ending.FAILED and failing is not None:
         due, attempt = failing.retry_at, 0
-        # A restarted operator sees the end again, and what it says must not change by that.
+        # A restarted operator sees the end again, and its message must not change then.
         began = case.last.time if case.last is not None and case.last.task == str(place.task) else None
     if due > case.now:
         wait = "" if began is None else f" in {due - began:.0f} s"
@@ -276,7 +276,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         case.story.wait(Finding(reasons.BACKING_OFF, message), due - case.now)
         return True
     if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:
-        # Deleted before its phase says so, it would terminate for a while.
+        # If it were deleted before its phase is set, it would be terminating for a while.
         return True
     job = place.task.job.name
     joins = _group_to_join(case.gang) if is_member(case.roster.cluster, place) else ""
@@ -336,7 +336,7 @@ def _delete(case: _Case, reason: str, *needs: Gate, toward: str = "") -> bool:
     return True
 
 
-#: Each tells whether it has decided what becomes of the pod.
+#: Each returns whether it has decided what to do with the pod.
 _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _replace_with_its_scope,
     _replace_a_pod_of_an_old_template,
@@ -344,5 +344,5 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _replace_an_ended_pod,
     _tell_and_relabel,
 )
-#: The pod of a task that has completed is kept as it is, and found by its labels.
+#: The pod of a completed task is kept as it is, and found by its labels.
 _POLICIES_OF_THE_COMPLETED: Final = (_tell_and_relabel,)

@@ -1,6 +1,6 @@
-"""The conditions: what is true of a cluster, why, and in words what is waited for.
+"""The conditions of a cluster, with reasons and messages.
 
-They tell the truth of what exists and are never an input to a decision; only a final verdict is kept in one.
+They report what exists and are never an input to a decision; only a final verdict is stored in one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfcluster_operator.life.roster import Place, Roster, Stage
 from tfcluster_operator.objects import config_map
 from tfcluster_operator.plan.actions import Finding
 
-#: Why something is not as declared, the gravest first: Ready tells it where a task waits for that, UpToDate otherwise.
+#: Why an object is not as declared, the most severe first: Ready reports it if a task waits for that, else UpToDate.
 _NOT_AS_DECLARED: Final = (
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
@@ -32,7 +32,7 @@ _NOT_AS_DECLARED: Final = (
     reasons.REQUEST_FAILED,
     reasons.CONFLICTING_WRITES,
 )
-#: Why a cluster is not ready: which finding is told first when there are several.
+#: Why a cluster is not ready, the most severe first: the condition reports the first of several findings.
 GRAVITY: Final = (
     reasons.INVALID_SPEC,
     *_NOT_AS_DECLARED,
@@ -44,16 +44,16 @@ GRAVITY: Final = (
     reasons.WAITING_FOR_JOB,
     reasons.TASKS_NOT_READY,
 )
-#: For what a cluster can wait for days in the order of things: its turn with what others use.
+#: The reasons why a cluster can regularly wait for days: other workloads use the resources.
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
-#: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and might wait all the same.
+#: UpToDate reports these if Ready does not: an evaluator does not count for Ready, but might wait as well.
 _TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
 #: A list of tasks in a message stops after this many.
 _NAMED_TASKS: Final = 3
 _LONGEST_MESSAGE: Final = 1_024
 
 
-#: The types of condition that this operator writes; those of any other type are somebody else's.
+#: The types of condition that this operator writes; conditions of other types belong to other writers.
 CONDITION_TYPES: Final = frozenset(
     {"Ready", "Suspended", SUCCEEDED, FAILED, "Stalled", "MembershipPublished", "UpToDate", "NameConflict"}
 )
@@ -70,7 +70,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """What a condition says, before the time of its last change is known."""
+    """The content of a condition, without the time of its last change."""
 
     kind: str
     status: bool
@@ -79,7 +79,7 @@ class Says:
 
 
 def gating_jobs(cluster: TFCluster) -> list[Job]:
-    """Return the jobs whose tasks decide whether the cluster is ready: an evaluator looks on, unless it is alone."""
+    """Return the jobs whose tasks decide whether the cluster is ready: all but evaluators, if there are others."""
     return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
 
 
@@ -96,7 +96,7 @@ def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, n
         status = "True" if says.status else "False"
         known = old.pop(says.kind, {})
         since = known.get("lastTransitionTime") if known.get("status") == status else None
-        # A verdict keeps the generation of the spec by which it was judged: later edits have no effect.
+        # A verdict keeps the generation of the evaluated spec: later edits have no effect.
         final = bool(since) and says.status and says.kind in {SUCCEEDED, FAILED}
         ours.append(
             {
@@ -112,7 +112,7 @@ def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, n
 
 
 def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status of ours that is not written yet with the conditions of others as they are by now."""
+    """Return a status that is not written yet with the latest conditions of other writers."""
     own = [condition for condition in ours.get("conditions") or () if condition.get("type") in CONDITION_TYPES]
     others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in CONDITION_TYPES]
     return {**ours, "conditions": own + others}
@@ -129,14 +129,14 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         succeeded = verdict.kind == SUCCEEDED
         late = cluster.generation > verdict.generation > 0
         also = f"; edits after generation {verdict.generation} are ignored" if late else ""
-        # kstatus, and with it Flux and Argo, waits for Ready=True forever: what has succeeded is as it should be.
+        # kstatus, and so Flux and Argo, waits for Ready=True forever: a successful cluster counts as ready.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
     if cluster.gave_up and not findings:
         return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if roster.declared.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended: spec.suspend is true")
-    # Tasks that all work are ready, whatever else is wrong; without the Service none finds another.
+    # If all tasks are ready, so is the cluster, despite other findings; but without the Service tasks are unreachable.
     if counts.ready + counts.finished < counts.desired or roster.service.own is None:
         if gravest := _gravest(findings, GRAVITY):
             return Says("Ready", status=False, reason=gravest[0], message=gravest[1])
@@ -158,7 +158,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
 
 
 def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
-    """Return the gravest reason that was found and what to say of it."""
+    """Return the most severe reason that was found, and its message."""
     for reason in reasons_in_order:
         if told := list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason)):
             return reason, shorten(told)
@@ -166,7 +166,7 @@ def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tu
 
 
 def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
-    """Return, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
+    """Return, for kstatus, whether the cluster cannot make progress without a user's action."""
     if cluster.gave_up:
         return Says("Stalled", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
@@ -190,7 +190,7 @@ def suspended(roster: Roster, ledger: Ledger) -> Says:
 
 
 def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
-    """Tell of success and of failure: at most one is ever true, and it stays so with its words."""
+    """Return the conditions for success and failure: at most one is ever true, and it stays so with its message."""
     verdict = ledger.verdict
     for kind in (SUCCEEDED, FAILED):
         if verdict is None:
@@ -214,7 +214,7 @@ def _aim(cluster: TFCluster, kind: str) -> str:
 
 
 def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
-    """Return whether every pod is created from the present template, and what else is not as declared."""
+    """Return whether every pod has the current template, and what else differs from the declaration."""
     told: list[str] = []
     stalled = False
     cluster = roster.cluster
@@ -257,7 +257,7 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
         stale += [
             str(place.task)
             for place in shown(roster, job_views.job, ledger)
-            # What holds for nearly all of thousands is asked first.
+            # The check that excludes nearly all of thousands of pods comes first.
             if place.pod is not None and place.pod.told != job_views.told_for(place.task.index)
             if (pod := place.staying) is not None and pod.listening
         ]
@@ -284,7 +284,7 @@ def conflict(findings: Sequence[Finding]) -> Says:
 
 
 def shorten(messages: Sequence[str]) -> str:
-    """Join the first few messages, each cut: what a webhook or a quota says can be as long as a status."""
+    """Join the first few messages, each shortened: a message of a webhook or a quota can be very long."""
     return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
 
 

@@ -1,7 +1,7 @@
-"""The status as a report: what is true now, worked out from what exists.
+"""The status as a report, computed from what exists.
 
-What it tells users decides nothing; what decides is the ledger, of which the status keeps what no object tells.
-Counts tell the truth (a running pod is never "succeeded"), and the Ready condition names in words what is waited for.
+Decisions do not read this report; they read the ledger, which the status stores because no object has its facts.
+Counts are exact (a running pod is never "succeeded"), and the message of Ready names what the cluster waits for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfcluster_operator.report import conditions
 from tfcluster_resolver import contract
 
 _WAITING_SINCE: Final = "waitingSince"
-#: While these are found, nobody can tell whether a cluster still waits.
+#: With these findings it is unknown whether a cluster still waits.
 _UNKNOWN: Final = frozenset({reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE})
 
 
@@ -42,20 +42,20 @@ def status_in_turns(
     changed: Mapping[str, str] | None = None,
     aside: Sequence[Finding] = (),
 ) -> Turns[dict[str, Any]]:
-    """Work out the whole status, with pauses.
+    """Compute the whole status, and yield now and then.
 
     Args:
-        roster: what exists after the plan was carried out, and the declaration, with the status that it had (for the
-            times of the last changes).
-        ledger: what is known of its life.
+        roster: what exists after the plan was carried out, and the declaration with its previous status (for the times
+            of the last changes).
+        ledger: the records of its life.
         wanted: the views that should be published.
-        findings: what keeps the cluster from being ready.
+        findings: the problems that prevent the cluster from being ready.
         now: the time, in seconds since the epoch.
         changed: the first field in which the template of a job differs from its outdated pods, by job.
-        aside: what else is not as it should be, and holds up no task.
+        aside: other problems, which do not block tasks.
 
     Returns:
-        The status object; writing it is needed only where it differs from the one that the cluster has.
+        The status object; it needs to be written only if it differs from the cluster's.
     """
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
@@ -81,7 +81,7 @@ def status_in_turns(
         "tasks": counts.desired,
         "readyTasks": counts.ready,
         "accelerators": _accelerators(jobs),
-        # Of a cluster without isolation nothing is told, so that an upgrade writes nothing.
+        # Without isolation this is left out, so that an upgrade does not write the status.
         **_isolation(roster),
         **cluster_fields(ledger),
         **_waiting(cluster, ledger, (*findings, *aside), now),
@@ -95,32 +95,32 @@ status_of = at_once(status_in_turns)
 
 
 def waiting_since(status: Mapping[str, Any]) -> str | None:
-    """Return since when a cluster has waited for quota or for the places of a gang; None where it does not."""
+    """Return since when a cluster has waited for quota or for the nodes of a gang; None if it does not."""
     since = status.get(_WAITING_SINCE)
     return since if isinstance(since, str) else None
 
 
 def is_starting(status: Mapping[str, Any]) -> bool:
-    """Return whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
+    """Return whether a status only reports that tasks are not ready yet, which is not urgent."""
     reason: str = conditions.by_type(status)["Ready"]["reason"]
     return reason == reasons.TASKS_NOT_READY
 
 
 def was_ready(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Return whether a cluster was ready when it was reported on last, and is of the same generation still."""
+    """Return whether a cluster was ready at its last report, and still has the same generation."""
     before = conditions.by_type(known).get("Ready", {})
     return before.get("status") == "True" and known.get("observedGeneration") == status["observedGeneration"]
 
 
 def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:
     since, found = waiting_since(cluster.status), {finding.reason for finding in findings}
-    # A graver reason hides a wait from Ready and does not end it; where nobody can be asked, nobody knows.
+    # A more severe reason hides a wait from Ready but does not end it; neither does an unavailable API.
     waits = found & {*conditions.WAITS} or (since and found & _UNKNOWN)
     return {_WAITING_SINCE: since or timestamp(now)} if waits and ledger.verdict is None else {}
 
 
 def _isolation(roster: Roster) -> dict[str, str]:
-    """Return which mode is in force: the one that was, until each policy of the wanted one is there."""
+    """Return the mode in force: the previous one, until each policy of the wanted one exists."""
     mode = roster.cluster.isolation.mode
     if roster.unsettled:
         mode = roster.cluster.status.get("isolation", "None")
@@ -128,14 +128,14 @@ def _isolation(roster: Roster) -> dict[str, str]:
 
 
 def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
-    """Return the newest epoch there ever was: the job that had it might be deleted."""
+    """Return the newest epoch so far: the job that had it might be deleted."""
     known = cluster.status.get("epoch")
     before = known if isinstance(known, int) and known <= cluster.edition else 0
     return max(before, views.epoch_of(wanted))
 
 
 def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
-    """Work out the status of a TFCluster that is being deleted: what was reported stays, Ready says that it goes."""
+    """Compute the status of a TFCluster that is being deleted: earlier reports stay, Ready reports the deletion."""
     message = "the TFCluster is being deleted: its objects are no longer created or repaired"
     said = (conditions.Says("Ready", status=False, reason=reasons.DELETING, message=message),)
     return {
@@ -148,7 +148,7 @@ def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -
 def invalid_status(
     status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
 ) -> dict[str, Any]:
-    """Work out the status of a TFCluster whose spec cannot be read: what was reported stays, Ready says why."""
+    """Compute the status of a TFCluster whose spec is invalid: earlier reports stay, Ready has the reason."""
     message = conditions.shorten(problems)
     said = [
         conditions.Says(kind, status=kind == "Stalled", reason=reasons.INVALID_SPEC, message=message)
@@ -178,7 +178,7 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
                 if resource in limits:
                     held[resource] = held.get(resource, 0) + count
     return {
-        # What its queue has not granted yet is wanted all the same.
+        # Tasks without quota are declared all the same.
         "replicas": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
         "created": created,
         "ready": ready,

@@ -1,6 +1,6 @@
-"""What a cluster adds to the metrics, as numbers under few names.
+"""The part of a cluster in the metrics, as numbers with few labels.
 
-A metric has a time series for each value of each label, so nothing that users name is a label: jobs are counted by
+A metric has a time series for each value of each label, so names chosen by users are never labels: jobs are counted by
 their role, failures by their cause, and every set of values here is closed.
 """
 
@@ -19,7 +19,7 @@ from tfcluster_operator.report import status
 from tfcluster_operator.report.conditions import GRAVITY, WAITS, by_type
 
 OTHER: Final = "other"
-#: The jobs to which TensorFlow gives a meaning by their name, and all others.
+#: The job names that have a meaning in TensorFlow, and one for all others.
 ROLES: Final = ("chief", "master", "worker", "ps", "evaluator", OTHER)
 
 IDLE: Final = "idle"
@@ -33,28 +33,28 @@ _STATES: Final = {
     Stage.FOREIGN: "blocked",
     Stage.PREDECESSOR: "blocked",
 }
-#: The states of a task; ``idle`` has no pod and needs none.
+#: The states of a task; ``idle`` does not have a pod and does not need one.
 STATES: Final = (*dict.fromkeys(_STATES.values()), IDLE)
 _WITHOUT_A_POD: Final = (Stage.MISSING, Stage.FOREIGN, Stage.PREDECESSOR)
 
 #: Why a task failed.
 CAUSES: Final = ("OOMKilled", "KilledBySignal", "ExitCode", "Other")
 
-#: Where no condition tells yet.
+#: If no condition reports a reason yet.
 NOT_REPORTED: Final = "NotReported"
-#: Why a cluster that should be ready is not, though it has its quota and its places.
+#: Why a cluster that should be ready is not, though it has its quota and its nodes.
 OBSTACLES: Final = (*(reason for reason in GRAVITY if reason not in WAITS), NOT_REPORTED)
 
 
 class Waiting(NamedTuple):
-    """Why a cluster that should be ready is not, and since when, in seconds since the epoch of Unix."""
+    """Why a cluster that should be ready is not, and since when, in seconds since the Unix epoch."""
 
     reason: str
     since: float
 
 
 def role_of(job: str) -> str:
-    """Return the role of a job by its name."""
+    """Return the role of a job name."""
     return job if job in ROLES else OTHER
 
 
@@ -78,14 +78,14 @@ def cause_of(failure: LastRestart) -> str:
 
 
 def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float = 0.0) -> Waiting | None:
-    """Return whether a cluster should be ready and is not; suspended, finished and deleting ones should not."""
+    """Return why a cluster that should be ready is not; suspended, finished and deleting ones should not be."""
     metadata, conditions = body["metadata"], by_type(told)
     if metadata.get("deletionTimestamp") or (body.get("spec") or {}).get("suspend") is True:
         return None
     if any(conditions.get(kind, {}).get("status") == "True" for kind in (SUCCEEDED, FAILED)):
         return None
     ready, suspended = conditions.get("Ready", {}), conditions.get("Suspended", {})
-    # One that is still reported as suspended was resumed a moment ago, and what is reported is of before.
+    # A cluster that is still reported as suspended was resumed a moment ago, and the report is outdated.
     if suspended.get("status") == "True" and suspended.get("reason") != reasons.WAITING_FOR_QUOTA:
         return None
     if ready.get("status") == "True":
@@ -93,7 +93,7 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
     reason, created = str(ready.get("reason")), _seconds(metadata.get("creationTimestamp"))
     if reason in WAITS:
         return Waiting(reason, max(created, _seconds(status.waiting_since(told))))
-    # A cluster that was suspended or has waited for days has been late only since that ended.
+    # For a cluster that was suspended or has waited for days, count only from the end of that.
     since = max(
         placed_at,
         created,
@@ -104,7 +104,7 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
 
 
 def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Return since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are."""
+    """Return since when a changed view has not been delivered, in seconds since the Unix epoch; None if all are."""
     published = conditions.get("MembershipPublished", {})
     if published.get("status") != "False" or body["metadata"].get("deletionTimestamp"):
         return None

@@ -30,7 +30,7 @@ _CONTEXT: Final = "tensorflow.python.eager.context"
 _CANCELLATION: Final = "tensorflow.python.eager.cancellation"
 _CONSTANTS: Final = "tensorflow.python.framework.constant_op"
 
-#: What is used here: a function of TensorFlow's, and what it must speak of, be it an attribute or an argument.
+#: The private API used here: a function of TensorFlow, and an attribute or argument that it must have.
 _USED: Final = {
     f"{_CONTEXT}:Context.update_server_def": "server_def TFE_ContextUpdateServerDef _initialize_logical_devices",
     f"{_CONTEXT}:Context.executor.fset": "TFE_ContextSetExecutorForThread",
@@ -98,7 +98,7 @@ def _spoken_of(function: Any) -> set[str]:
 
 
 def _missing(place: str, words: str) -> str:
-    """Say what of a place is not there; empty if nothing."""
+    """Return the missing parts of a place, or ""."""
     module, _, path = place.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -137,17 +137,17 @@ _updating: Final = threading.RLock()
 _dropped: Final[deque[Callable[[], object]]] = deque()
 #: The manager that cancels the functions of a thread.
 _cancelling: Final = threading.local()
-#: The own task, in the threads whose constants stay there.
+#: The own task, in the threads that create their constants there.
 _own: Final = threading.local()
 
 
 def server_def() -> Any:
-    """Return a copy of the cluster that this process's TensorFlow was given last; None without one."""
+    """Return a copy of the last cluster of this process's TensorFlow; None without one."""
     return copy.deepcopy(_context.get_server_def())
 
 
 def update(wanted: Any) -> None:
-    """Change TensorFlow's cluster and keep what lives on the tasks that stay; blocks while a task does not answer."""
+    """Change TensorFlow's cluster and keep all objects on the remaining tasks; blocks while a task does not answer."""
     with _updating:
         _context.context().update_server_def(wanted)
         _forget_dropped()
@@ -195,14 +195,14 @@ def has_coordinator() -> bool:
 
 
 def use_executor(executor: Any) -> None:
-    """Make an executor that of the current thread, for good."""
+    """Set the executor of the current thread, permanently."""
     _context.context().executor = executor
 
 
 def cancel_by_thread() -> None:
-    """Have what cancels one thread's functions cancel no other thread's."""
-    # TensorFlow keeps it in a global variable: a closure that fails, by which the others are cancelled, could cancel
-    # the dataset that another thread makes for a worker that comes; that worker could never use it.
+    """Restrict a cancellation of one thread's functions to that thread."""
+    # TensorFlow keeps it in a global variable: a failing closure cancels the others, and could also cancel the dataset
+    # that another thread builds for a new worker, which could then never use it.
     entered = _cancellation.CancellationManagerContext
     entered.__enter__ = lambda self: setattr(_cancelling, "manager", self._cancellation_manager)
     entered.__exit__ = lambda *_: setattr(_cancelling, "manager", None)
@@ -211,7 +211,7 @@ def cancel_by_thread() -> None:
 
 def keep_constants_here() -> None:
     """Keep the constants that this thread makes for another task in this process until they are used."""
-    # TensorFlow would send them at once and wait under Python's lock: one worker that hangs would hold up all threads.
+    # TensorFlow would send them together and wait with Python's lock: one hanging worker would block all threads.
     here = server_def()
     _own.task = f"/job:{here.job_name}/replica:0/task:{here.task_index}/"
     _constants.convert_to_eager_tensor = _convert_here

@@ -50,19 +50,19 @@ def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]], purpose:
 
 
 def visible_gpus() -> int | None:
-    """Count the GPUs that TensorFlow can use in this process; None where it is not imported yet."""
+    """Count the GPUs that TensorFlow can use in this process; None if it is not imported yet."""
     config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
     if not hasattr(config, "get_visible_devices"):  # not imported, or only half
         return None
     return len(config.get_visible_devices("GPU"))
 
 
-# The connection of this process and what it holds there: TensorFlow lacks a public way to ask.
+# The connection of this process and its objects there: TensorFlow does not have a public API for them.
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The connection of this process's runtime, as which task, and the message of the filters that it was given."""
+    """The connection of this process's runtime, its own task, and the message with its filters."""
 
     spec: Any
     job: str
@@ -71,9 +71,9 @@ class Connection:
 
 
 def connected_to(jobs: Collection[str] = ()) -> Connection | None:
-    """Return what this process's runtime is connected to, by whichever call."""
-    # TensorFlow adds the own job to what it is given, with an address of its own; it is left out where ``jobs``, with
-    # which this is compared, do not have it.
+    """Return the connection of this process's runtime, whichever call opened it."""
+    # TensorFlow adds the own job to its ClusterDef, with its own address; leave it out if ``jobs``, the other side of
+    # the comparison, does not have it.
     server = importlib.import_module("tensorflow.python.eager.context").get_server_def()
     if server is None:
         return None
@@ -115,10 +115,10 @@ def current_device() -> str:
 
 def register(cls: type) -> None:
     """Make a class a subclass of TensorFlow's ClusterResolver, now or when TensorFlow is imported."""
-    # TensorFlow's callers check isinstance() with that abstract base class, of which others can be registered as
+    # TensorFlow's callers check isinstance() with that abstract base class, and other classes can be registered as its
     # subclasses: at the end of TensorFlow's import, before the program can ask.
     finder = _Finder(cls)
-    # First the finder, then the look: another thread may begin to import TensorFlow in between.
+    # Install the finder before the check: another thread can import TensorFlow in between.
     sys.meta_path.insert(0, finder)
     if sys.modules.get(_TENSORFLOW) is not None:  # None bars an import
         with contextlib.suppress(ImportError):

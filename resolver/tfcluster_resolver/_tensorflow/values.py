@@ -20,14 +20,14 @@ from tfcluster_resolver._tensorflow import private
 
 _tf: Final[Any] = private.coordinator_module
 
-#: Held while workers come or go, and while per-worker values are made.
+#: Held while workers are added or removed, and while per-worker values are created.
 changing: Final = threading.RLock()
 _clusters: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _containers: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def track(cluster: Any) -> None:
-    """Follow the per-worker values of a cluster: those that exist, and those that will be made."""
+    """Follow the per-worker values of a cluster: existing and future ones."""
     with changing:
         _clusters.add(cluster)
         original = _tf.PerWorkerValues.__init__
@@ -48,13 +48,13 @@ def track(cluster: Any) -> None:
 
 
 def _of(cluster: Any) -> tuple[dict[int, Any], list[Any]]:
-    """Return the values of a cluster's first worker, by identity and as they were made, and their containers."""
+    """Return the values of a cluster's first worker, by identity and in creation order, and their containers."""
     firsts = {id(value): value for ref in cluster.workers[0]._resource_remote_value_refs if (value := ref())}
     return firsts, [one for one in _containers if one._values and id(one._values[0]) in firsts]
 
 
 def _complete(container: Any) -> None:
-    """Add the values of workers that came while a container was being made."""
+    """Add the values of workers that were added while a container was being created."""
     for cluster in _clusters:
         _, mine = _of(cluster)
         count = len(container._values)
@@ -72,7 +72,7 @@ def _complete(container: Any) -> None:
 
 
 def grow(cluster: Any, index: int) -> list[Any]:
-    """Add a worker's values to every container, and return them in the order in which they must be built."""
+    """Add a worker's values to every container, and return them in build order."""
     firsts, mine = _of(cluster)
     wanted = {id(one._values[0]) for one in mine}
     made = {}

@@ -44,7 +44,7 @@ class Hold:
         self._farewell: Callable[[], None] | None = None
 
     def decide(self, fate: str, farewell: Callable[[], None] | None = None) -> None:
-        """Let the thread go: GO_ON, RECOVER or END; the first word counts."""
+        """Release the thread: GO_ON, RECOVER or END; only the first call counts."""
         if not self._decided.is_set():
             self._fate, self._farewell = fate, farewell
             self._decided.set()
@@ -60,13 +60,13 @@ class Hold:
         return self._fate
 
     def act(self, worker: Any) -> None:
-        """Wait in the thread of a worker that lives, and do what its fate says, once."""
+        """Wait in the thread of a running worker, and act on its fate, once."""
         if self.left.is_set():
             return
         fate = self.wait()
         if fate == END:
             worker.stop()
-        elif fate == RECOVER:  # its process is another one: it builds again what it holds
+        elif fate == RECOVER:  # its process is a new one: it rebuilds its objects
             worker._on_worker_recovery()
 
 
@@ -74,7 +74,7 @@ class Engine(Protocol):
     """The handler of lost workers."""
 
     def lost(self, index: int, values: list[Any]) -> None:
-        """Note that a worker failed, and what lived there: it is to be dropped after TensorFlow's cluster changed."""
+        """Note that a worker failed, and its objects, which are dropped after TensorFlow's cluster has changed."""
 
     def await_recovery(self, index: int) -> str:
         """Wait, in its thread, until a worker that failed is back, or is to end; returns one of the fates."""
@@ -92,7 +92,7 @@ class _Order(_tf.ResourceClosure):  # type: ignore[misc]  # TensorFlow has no ty
 
 
 class _Due(threading.Event):
-    """Tells our thread that a worker failed; TensorFlow's own thread sleeps on until the coordinator ends."""
+    """Notifies our thread that a worker failed; TensorFlow's own thread sleeps until the coordinator ends."""
 
     def __init__(self, handler: Any) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class Running:
         return not self._handler._should_preemption_thread_run
 
     def close(self) -> None:
-        """Let TensorFlow's own thread end, if the coordinator has ended: else it would update the cluster."""
+        """End TensorFlow's own thread if the coordinator has ended: otherwise it would update the cluster."""
         if self.stopped:
             self._due.end_theirs()
 
@@ -260,8 +260,8 @@ class Running:
                     break
 
     def drop(self, count: int) -> list[Any]:
-        """Forget the workers from an index on, whose threads have ended, and return what lived on them."""
-        # TensorFlow may wait for such a worker where the last reference goes.
+        """Forget the workers from an index on, whose threads have ended, and return their objects."""
+        # TensorFlow might wait for such a worker when the last reference is dropped.
         cluster, queue = self._cluster, self._cluster.closure_queue
         with values.changing:
             kept: list[Any] = [*cluster.workers[count:], *values.shrink(cluster, count)]
@@ -288,8 +288,8 @@ class Running:
 
 
 def _wait_for_no_other(worker: Any) -> None:
-    """Give a worker's thread its own executor for good, and have it make constants in this process."""
-    # Else the end of each closure waits for the executor that all threads share, and there something of a lost worker
-    # may wait for gRPC: all workers would stand still.
+    """Give a worker's thread its own executor permanently, and make it create constants in this process."""
+    # Otherwise the end of each closure waits for the executor that all threads share, where an operation of a lost
+    # worker can wait for gRPC: all workers would be blocked.
     private.use_executor(worker.executor)
     private.keep_constants_here()

@@ -76,18 +76,18 @@ JSON: Final[Options] = {"--json": {"action": "store_true", "help": "print one JS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command, and what its ``--help`` says."""
+    """A command, and the text of its ``--help``."""
 
     brief: str
     description: str
-    #: Runs it with the words that were read, and returns the exit code.
+    #: Runs it with the parsed arguments, and returns the exit code.
     run: Callable[[argparse.Namespace], int]
     #: The exit codes that it can end with, in addition to success and wrong arguments.
     codes: tuple[int, ...] = ()
     success: str = "done"
     #: All but ``--directory``.
     options: Options = field(default_factory=dict)
-    #: Whether it becomes the program that its words name after ``--``.
+    #: Whether it replaces itself with the program after ``--``.
     runs_program: bool = False
 
 
@@ -96,7 +96,7 @@ def code_of(error: errors.TFClusterError) -> int:
 
 
 def parse(words: Sequence[str], commands: Mapping[str, Command], version: str) -> argparse.Namespace:
-    """Read the command line: ``command``, ``directory``, ``program`` (the words after ``--``) and the options."""
+    """Parse the command line: ``command``, ``directory``, ``program`` (the arguments after ``--``) and the options."""
     cut = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
@@ -178,7 +178,7 @@ def read(directory: str) -> tuple[Membership, Path]:
 
 
 def seen_by(resolver: TFClusterResolver, purpose: str) -> tuple[contract.View, Task]:
-    """Return the view, and the task that a resolver speaks for."""
+    """Return the view and the task of a resolver."""
     if not isinstance(resolver, TFClusterResolver):
         raise errors.ArgumentTypeError(f"resolver must be a TFClusterResolver, not {type(resolver).__name__}")
     membership = resolver.membership()

@@ -181,7 +181,7 @@ def peers(membership: Membership, timeout: float) -> Iterator[Check]:
 
 
 def accelerators(membership: Membership, own: Task) -> Check:
-    """Compare what the device plugin granted with what this container shows."""
+    """Compare the devices that the device plugin granted with those in this container."""
     visible, name = visible_accelerators(), "accelerators"
     if visible is None:
         return Check(name, "skipped", "the devices of this container cannot be counted")
@@ -272,7 +272,7 @@ _OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "t
 
 
 def diagnose(directory: str, timeout: float) -> Iterator[Check]:
-    """Check what this task needs; a check that another's failure makes senseless is skipped."""
+    """Check what this task needs; skip checks that cannot work after another's failure."""
     yield package(sys.path)
     try:
         own = own_task(os.environ)

@@ -1,7 +1,7 @@
-"""``matrix``: which task sees which, by which device filter, and which tasks the network keeps apart.
+"""``matrix``: which task sees which and the device filter for it, and which tasks the network separates.
 
-It works out what TensorFlow does with the device filters of a view, and what the view cannot tell.  Under the isolation
-DeviceFilters, NetworkPolicies block the way between two tasks if neither sees the other.
+It computes what TensorFlow does with the device filters of a view, and what the view does not contain.  With the
+isolation DeviceFilters, NetworkPolicies block the connection between two tasks if neither sees the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.commands import command
 from tfcluster_resolver.device_filters import device_filter_matches
 
-#: A task's filters; None where the view does not hold them.
+#: A task's filters; None if the view does not contain them.
 _Texts = tuple[str, ...] | None
 _Key = tuple[str, int]
 
@@ -57,7 +57,7 @@ class Row:
 
 
 def as_json(membership: Membership, *, whole: bool = False) -> str:
-    """Describe which task sees which, for programs; ``whole`` says that the view shows the whole cluster."""
+    """Describe which task sees which, for programs; ``whole``: the view shows the whole cluster."""
     view = membership.view
     document = {
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
@@ -106,7 +106,7 @@ def rows(membership: Membership) -> list[Row]:
     """Return a row for each run of tasks with equal filters, the jobs by name and the tasks by index."""
     filters = _filters(membership)
     devices = {task[:2]: _devices(membership, *task[:2]) for task in membership.tasks()}
-    # Few lists of filters serve many tasks: what each shows is worked out once.
+    # Many tasks share few lists of filters: compute the visible tasks once per list.
     shown = {texts: _sights(texts, devices) for texts in set(filters.values())}
     blocks = membership.view.isolation == "DeviceFilters"
     seen_by = {task: _seen_by(task, shown) if blocks else frozenset[_Texts]() for task in filters}
@@ -137,7 +137,7 @@ def _seen_by(task: _Key, shown: Mapping[_Texts, tuple[tuple[Sight, ...], tuple[S
 def _blocked(
     hidden: tuple[Sight, ...], filters: Mapping[_Key, _Texts], seen_by: frozenset[_Texts]
 ) -> tuple[Sight, ...]:
-    """Mark the hidden tasks that do not see back: with those there is no connection at all."""
+    """Mark the hidden tasks that do not see back: connections to those are blocked completely."""
     tasks = [(one.job, index) for one in hidden for index in range(one.start, one.stop)]
     runs = _runs(tasks, key=lambda task: filters.get(task) in seen_by)
     return tuple(Sight(job, start, stop, blocked=filters.get((job, start)) not in seen_by) for job, start, stop in runs)
@@ -198,7 +198,7 @@ def _shown(texts: tuple[str, ...], task: _Key, devices: tuple[str, ...]) -> tupl
 
 
 def _runs(tasks: Sequence[_Key], key: Any = lambda _: None) -> list[tuple[str, int, int]]:
-    """Group neighbouring tasks of one job for which the key is the same: job, start and stop of each group."""
+    """Group neighbouring tasks of one job with the same key: job, start and stop of each group."""
     runs: list[tuple[str, int, int]] = []
     last: Any = None
     for task in tasks:

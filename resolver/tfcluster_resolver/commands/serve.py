@@ -24,26 +24,26 @@ from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import port_state
 from tfcluster_resolver.waiting.addresses import host_and_port
 
-#: Seconds between two looks for the coordinator's release.
+#: Seconds between two checks for the coordinator's release.
 _LOOK_EVERY: Final = 0.5
-#: Seconds after which a view that does not say that the task leaves is believed: a kubelet is slower without a nudge.
+#: A release file older than this (seconds) is outdated if the view does not list the task as leaving.
 _STALE_AFTER: Final = 180.0
 
 
 def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
     """Run the task server, ``tf.distribute.Server``, until the process ends.
 
-    In the main thread SIGTERM and SIGINT end the process at once, with 128 plus the signal's number: TensorFlow's own
-    ``join()`` would keep Python from hearing them.  In a task that leaves, the process ends with 0 when the coordinator
-    has released it, as :func:`tfcluster_resolver.resize` does.  In another thread it leaves both to the program.
+    In the main thread SIGTERM and SIGINT end the process immediately, with 128 plus the signal's number, because
+    ``join()`` of TensorFlow blocks Python's handlers; another thread leaves both to the program.  In a task that
+    leaves, the process ends with 0 when the coordinator has released it, as :func:`tfcluster_resolver.resize` does.
 
     Args:
         resolver: whose task; by default the one that this pod is.  The server listens on the port of the task's
             address, on every network interface.
 
     Raises:
-        TaskIdentityError: there is no task to serve: the process is not in a TFCluster's pod, and no resolver speaks
-            for a task; or the pod's environment names its task incompletely.
+        TaskIdentityError: the task to serve is unknown: the process is not in a TFCluster's pod, and the resolver does
+            not have a task; or the pod's environment names its task incompletely.
         NoSuchTaskError: the view does not show the task that the resolver speaks for.
         AddressError: the task's address is not "host:port".
         PortTakenError: something else listens on the task's port.
@@ -86,20 +86,20 @@ def _forget(release: str) -> None:
 
 
 def _is_released(release: str, live: TFClusterResolver, own: Task) -> bool:
-    """Return whether the task leaves and the coordinator has let go of it."""
+    """Return whether the task leaves and the coordinator has released it."""
     try:
         age = time.time() - os.stat(release).st_mtime  # noqa: PTH116 - likewise
         leaves = live.membership().is_leaving(own.job, own.index)
     except (OSError, ViewError):
         return False
-    # The coordinator may know a while before this pod's view says so; later than that it was for another time.
+    # The coordinator can see the change before this pod's view has it; a much older release is outdated.
     if not leaves and age > _STALE_AFTER:
         _forget(release)
     return leaves
 
 
 def _free_port(own: Task) -> int:
-    """Return the port, or fail in milliseconds with a clear text, above all for names for which TensorFlow aborts."""
+    """Return the port, or fail in milliseconds with a clear message, mainly for names that make TensorFlow abort."""
     if not device_names.is_job_name(own.job):
         raise ServeError(
             f"TensorFlow cannot serve a job named {own.job!r}: a name is a letter, then letters, digits and _; rename "
@@ -123,7 +123,7 @@ def _free_port(own: Task) -> int:
 def _signals_end_the_process() -> Iterator[socket.socket]:
     """Let SIGTERM and SIGINT end this process while TensorFlow serves; the socket wakes up at any signal."""
     # TensorFlow's Server.join() never returns and keeps Python's handlers from running, and process 1 of a container
-    # ignores a signal that it has no handler for; so the handlers come before the slow import and end the process.
+    # ignores a signal without a handler; so the handlers are set before the slow import and end the process.
     woken, waker = socket.socketpair()
     with woken, waker:
         if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""``show``: the cluster as this task sees it, for people or as JSON.  It needs no TensorFlow."""
+"""``show``: the cluster as this task sees it, for people or as JSON.  It does not need TensorFlow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def as_text(membership: Membership, path: Path) -> str:
 
 
 def _accelerators(membership: Membership) -> dict[str, dict[int, dict[str, dict[str, int | None]]]]:
-    """Count what each task holds; a task that asks for nothing is left out."""
+    """Count the devices of each task; tasks without a request are left out."""
     here = None if membership.own is None else membership.own[:2]
     tasks = [task[:2] for task in membership.tasks()]
     if here is not None and here not in tasks:

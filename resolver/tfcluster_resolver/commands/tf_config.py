@@ -14,9 +14,9 @@ from tfcluster_resolver.resolver import TFClusterResolver
 
 
 def tf_config(resolver: TFClusterResolver | None = None) -> str:
-    """Spell the cluster as TF_CONFIG, for code that reads that variable.
+    """Write the cluster as TF_CONFIG, for code that reads that variable.
 
-    Set it before such code runs, as in ``os.environ["TF_CONFIG"] = tf_config()``.  It says what is true now; a running
+    Set it before such code runs, as in ``os.environ["TF_CONFIG"] = tf_config()``.  It has the current tasks; a running
     program is not notified of later changes.  TensorFlow is not imported.
 
     Args:
@@ -27,8 +27,8 @@ def tf_config(resolver: TFClusterResolver | None = None) -> str:
         ``rpc_layer``; ``environment``, which is "cloud".  An evaluator is in its own cluster and in no other.
 
     Raises:
-        TaskIdentityError: there is no task to name: the process is not in a TFCluster's pod, and no resolver speaks for
-            a task; or the pod's environment names its task incompletely.
+        TaskIdentityError: the own task is unknown: the process is not in a TFCluster's pod, and the resolver does not
+            have a task; or the pod's environment names its task incompletely.
         NoSuchTaskError: the view does not show the task that the resolver speaks for.
         ViewError: the view is missing, unreadable, malformed or too new.
         ArgumentTypeError: ``resolver`` is not a TFClusterResolver.

@@ -43,7 +43,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
 
     It waits until every task of the ClusterSpec but the own one answers, and then really connects (TensorFlow alone
     does so at the first operation), with the view's device filters.  Call it once, in the coordinating task, before the
-    first variable is made and before a ``tf.distribute.ParameterServerStrategy``; give both one
+    first variable is created and before a ``tf.distribute.ParameterServerStrategy``; give both one
     ``resolver.snapshot()``.  TensorFlow keeps the device filters of the first connection, so the TFCluster's
     replace the strategy's own, even if it declares none.
 
@@ -64,9 +64,9 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
             index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
         timeout: how long to wait for the tasks, in seconds; 0 looks once, for about a second.
-        on_change: what to do where this process is connected to another ClusterSpec already: "refuse"; "update" the
-            cluster and keep what lives on the tasks that stay, where nothing lives on those that go; or "reset" the
-            connection, which only a process outside of both can, after it dropped all that lives on the old tasks.
+        on_change: what to do if this process is connected to another ClusterSpec already: "refuse"; "update" the
+            cluster and keep the objects on the tasks that stay, if the removed tasks hold none; or "reset" the
+            connection, which only a process outside of both can, after it dropped all objects on the old tasks.
             A ClusterCoordinator's cluster is changed by :func:`tfcluster_resolver.resize`.
 
     Raises:
@@ -120,7 +120,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         return target
 
     target = _await_tasks(cluster_spec_or_resolver, permitted, timeout=seconds)
-    if target is None:  # TensorFlow's resolver says that its cluster is this process alone
+    if target is None:  # the cluster of TensorFlow's resolver is only this process
         return
     reconnect.permit(target, on_change=on_change)  # the wait can be long
     if on_change == "update" and reconnect.update(target, seconds):
@@ -130,7 +130,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
 
 
 def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeout: float) -> Target | None:
-    """Wait for the tasks of a cluster as it is at each moment, and return what it is at the end."""
+    """Wait for the current tasks of a cluster, also if they change, and return the cluster at the end."""
     resolver = cluster if isinstance(cluster, TFClusterResolver) else None
     read = resolver.membership() if resolver is not None else None
     target = permitted()

@@ -26,7 +26,7 @@ from tfcluster_resolver.errors import (
 from tfcluster_resolver.waiting import port_state, speaks_grpc
 from tfcluster_resolver.waiting.addresses import host_and_port
 
-#: The filters that this process's TensorFlow was given first, by job and index: it keeps them to its end.
+#: The first filters of this process's TensorFlow, by job and index: it keeps them until the process ends.
 _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
 
 #: The clusters that this process was connected to here.
@@ -43,7 +43,7 @@ _WAYS_TO_RESIZE: Final = f"""The options:
 
 
 def permit(target: Target, *, on_change: str) -> None:
-    """Let a process connect, if that is sound; ``on_change`` says what to do if it is connected to another cluster."""
+    """Connect a process if that is safe; ``on_change`` is what to do if it is connected to another cluster."""
     connection = tensorflow_api.connected_to(target.spec.jobs)
     if connection is None:
         _permit_first(target)
@@ -85,7 +85,7 @@ def _difference(connection: tensorflow_api.Connection, target: Target) -> str:
 
 
 def update(target: Target, timeout: float) -> bool:
-    """Change the cluster of this process, whose tasks answered a moment ago; returns whether anything had to change."""
+    """Change the cluster of this process, whose tasks have just answered; return whether anything changed."""
     connection = tensorflow_api.connected_to(target.spec.jobs)
     if connection is None or connection.spec == target.spec:
         return False
@@ -117,21 +117,21 @@ def update(target: Target, timeout: float) -> bool:
 
 
 def remember(target: Target) -> None:
-    """Note the filters that TensorFlow was given; the first of each task are those that it keeps."""
+    """Note the filters that TensorFlow received; it keeps the first ones of each task."""
     _remembered.add(target.name)
     for task, texts in _flat(target.filters).items():
         _first_filters.setdefault(task, texts)
 
 
 def filtered_tasks(message: Any) -> set[tuple[str, int]]:
-    """Return the tasks whose device filters hold, by the filters that TensorFlow was given last."""
-    # A strategy gives some that TensorFlow does not take where this process was connected before.
+    """Return the tasks whose device filters are in effect, by the last filters that TensorFlow received."""
+    # A strategy passes some that TensorFlow ignores if this process was connected before.
     return set(_first_filters if _remembered else _flat(filters_in_message(message)))
 
 
 def _permit_first(target: Target) -> None:
     """Reject a task whose port is taken, and a new job's name for a process that has variables under the old one."""
-    # TensorFlow loses those variables; and where it cannot open the port, the process can never connect again.
+    # TensorFlow loses those variables; and if it cannot open the port, the process can never connect again.
     if target.inside:
         _, port = host_and_port(target.spec.task_address(target.job, target.index))
         state = port_state(port)
@@ -157,7 +157,7 @@ def _permit_first(target: Target) -> None:
 def _permit_update(
     target: Target, connection: tensorflow_api.Connection, first: Collection[tuple[str, int]], changed: str
 ) -> None:
-    """Let tasks come, and tasks leave or move if nothing of this process lives there; ``first`` have filters."""
+    """Allow new tasks, and removed or moved ones that hold no object of this process; ``first`` have filters."""
     from tfcluster_resolver._tensorflow import private  # noqa: PLC0415 - loading it checks TensorFlow
 
     before, after = ({task[:2]: task.address for task in tasks_in(spec)} for spec in (connection.spec, target.spec))
@@ -210,7 +210,7 @@ def _ignored(
     whole: bool,
     repair: bool,
 ) -> list[str]:
-    """Name the tasks whose wanted filters TensorFlow would not use, because it has the first ones."""
+    """Return the tasks whose wanted filters TensorFlow would not use, because it keeps the first ones."""
     # With ``whole`` a task that is to lose its filters counts too.  In a repair, of the same ClusterSpec, filters of a
     # task without filters are not used either.
     tasks = {*wanted, *first} if whole else set(wanted)

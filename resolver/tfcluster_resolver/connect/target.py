@@ -1,6 +1,6 @@
 """The target of a connection: the cluster, its own task there, the filters, the default device.
 
-All of it comes from what the caller hands over, with TensorFlow's defaults for TensorFlow's arguments.
+All of it comes from the caller's arguments, with TensorFlow's defaults.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def tasks_in(spec: Any) -> list[Task]:
 def target_of(
     cluster: Any, *, job: str | None, index: int | None, protocol: str | None, filters: Any, master: bool
 ) -> Target | None:
-    """Work out what to connect to; None if a resolver of TensorFlow's has nothing to connect to."""
+    """Find the target of the connection; None if one of TensorFlow's resolvers does not have any."""
     job = _arguments.text_or_none(job, "job_name")
     index = _arguments.index_or_none(index, "task_index")
     protocol = _arguments.text_or_none(protocol, "protocol")
@@ -73,7 +73,7 @@ def target_of(
             if url in ("", "local"):
                 return None
             spec, name = cluster.cluster_spec(), f"{type(cluster).__name__}'s cluster"
-            # "grpc://" names no task: SimpleClusterResolver says so if it is given an rpc layer and no master.
+            # "grpc://" does not name a task: SimpleClusterResolver returns it with an rpc layer and without a master.
             master_task = _task_at(url, spec) if master and url and not url.endswith("://") else None
         else:
             raise ArgumentTypeError(
@@ -115,7 +115,7 @@ def _of_ours(
 
 
 def _master_of(now: TFClusterResolver, spec: Any) -> tuple[str, int] | None:
-    """Find the resolver's master; without a task there is no default device."""
+    """Find the resolver's master; without a task the default device is not set."""
     try:
         url = now.master()
     except NoSuchTaskError:

@@ -29,11 +29,11 @@ __all__ = ["Change", "Following", "Refusal", "follow", "resize"]
 
 _log: Final = logging.getLogger(__name__)
 
-#: Seconds between two looks at the view, and at tasks that do not listen yet.
+#: Seconds between two checks of the view, and of tasks that do not listen yet.
 _LOOK: Final = 1.0
 _LOOK_AT_LATE: Final = 0.25
-#: Seconds that one change may take before the next one is looked at; it is tried again.  Where there is a newer view it
-#: is at first less, and the double after each change that was not made, so that some are made however often it changes.
+#: The longest time (seconds) of one change before the next one is processed; it is tried again.  If there is a newer
+#: view, the time is shorter at first and doubles after each failed change, so that frequent changes cannot block all.
 _TRY: Final = 30.0
 _FIRST_TRY: Final = 1.0
 #: Seconds that the end of following waits for a change that is being made.
@@ -59,7 +59,7 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         timeout: how long to wait for tasks that come to listen and for workers that go to finish, in seconds.
 
     Returns:
-        The changes that were made, and those that were not, with the reason.
+        The changes that were carried out, and those that were not, with the reason.
 
     Raises:
         TasksUnreachableError: tasks did not answer in time.  Its text says whether anything was changed.
@@ -79,7 +79,7 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         from tfcluster_resolver.elastic.change import follow_once  # noqa: PLC0415 - it imports TensorFlow
 
         with engine.sockets.watched():
-            # That of a snapshot would undo what follow() has done since.
+            # A snapshot's view would undo changes that follow() has made since.
             return follow_once(engine, resolver._live_again(), deadline, wait=True)[0]  # noqa: SLF001 - of this package
     finally:
         engine.resizing.release()
@@ -105,8 +105,8 @@ def follow(
 
     Every new epoch is followed as :func:`tfcluster_resolver.resize` would, but no task waits for another one: each new
     worker takes closures as soon as it and those below it listen.  A worker whose pod is replaced takes closures again
-    as soon as the new one listens, also where its machine failed silently; the others continue in the meantime.  It
-    says what it does to the logger ``tfcluster_resolver``::
+    as soon as the new one listens, also if its machine failed silently; the others continue in the meantime.  It logs
+    to the logger ``tfcluster_resolver``::
 
         with follow(coordinator, resolver):
             train()
@@ -114,11 +114,11 @@ def follow(
     Args:
         coordinator: a ``tf.distribute.coordinator.ClusterCoordinator``; it can run closures already.
         resolver: the cluster; that of a snapshot is followed from now on, too.
-        timeout: how long to wait for TensorFlow where it is connecting to lost workers itself, in seconds.
+        timeout: how long to wait for TensorFlow if it is connecting to lost workers itself, in seconds.
         on_change: called with each change, in the thread that follows.
 
     Returns:
-        What follows; leaving its ``with`` block ends it.
+        The object that follows the cluster; leaving its ``with`` block ends it.
 
     Raises:
         ArgumentError, RestartNeededError, TasksUnreachableError, TensorFlowNotFoundError: see
@@ -171,9 +171,9 @@ class Following:
             return self.epoch >= epoch
 
     def close(self) -> None:
-        """End following.  The program continues with the tasks that it has, and lost workers come back as before.
+        """End following.  The program continues with its tasks, and lost workers return as before.
 
-        A change that is under way may still be finished some seconds later.
+        A change in progress can still be finished some seconds later.
         """
         self._ended.set()
         with self._news:
@@ -201,7 +201,7 @@ class Following:
                     notice.wait(pause)
 
     def _in_step(self) -> bool:
-        """Follow what the cluster is now; returns whether nothing is left to do for it."""
+        """Follow the current cluster; return whether nothing is left to do for it."""
         from tfcluster_resolver.elastic.change import follow_once  # noqa: PLC0415 - it imports TensorFlow
 
         mark: Any = None
@@ -263,5 +263,5 @@ class Following:
 
 
 def _mark(view: contract.View) -> Any:
-    """Return what differs between two views that are followed differently."""
+    """Return the parts of two views that are followed differently."""
     return view.uid, view.epoch, view.incarnations

@@ -1,6 +1,6 @@
 """One change of a running program's cluster, step by step.
 
-Tasks that come must listen, workers that leave finish their closure, and only then TensorFlow's cluster changes.
+New tasks must listen, leaving workers finish their closure, and only then TensorFlow's cluster changes.
 Until then everything can be left as it was, and no lock is held that the program needs.  Loading it imports TensorFlow.
 """
 
@@ -25,7 +25,7 @@ from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import wait_for_tasks
 from tfcluster_resolver.waiting.addresses import host_and_port
 
-#: Seconds between two looks at tasks that are waited for, and between two questions to workers that are busy.
+#: Seconds between two checks of tasks that are waited for, and between two requests to workers that are busy.
 _LOOK: Final = 0.1
 _ASK: Final = 1.0
 #: Seconds that a busy worker can be silent before its connections are closed: it is not waited for.
@@ -186,7 +186,7 @@ class _Resize(Request):
             asked = now
             answered = engine.answering({("worker", index): tasks["worker", index] for index in busy})
             for index in busy:
-                # Once more: TensorFlow forgets what a worker was asked where it fails at that moment.
+                # Once more: TensorFlow forgets a worker's request if it fails at that moment.
                 engine.running.order(index, self._holds[index].act)
                 if ("worker", index) in answered:
                     heard[index] = now
@@ -229,7 +229,7 @@ class _Resize(Request):
             hold.left.wait(max(0.0, end - time.monotonic()))
 
     def after(self, down: Collection[int]) -> list[Any]:
-        """Let the workers that came take closures; in the engine's thread."""
+        """Let new workers take closures; in the engine's thread."""
         engine, running = self._engine, self._engine.running
         coming = sorted(task for task in self.change.added if task.job == "worker")
         odd = [task for task in coming if task.index not in down and private.gpus("worker", task.index) != running.gpus]

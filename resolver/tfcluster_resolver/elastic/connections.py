@@ -4,7 +4,7 @@ An attempt to connect can take two seconds: gRPC gives it twenty.  A peer that a
 lost: gRPC would wait for its answer forever.  And connections to a task that is known to be lost are closed, so that
 callers that wait for its answer continue.
 
-It reads ``/proc`` and so works on Linux; elsewhere it finds no sockets and does nothing.
+It reads ``/proc`` and so works on Linux; on other systems it does not find sockets and does nothing.
 """
 
 from __future__ import annotations

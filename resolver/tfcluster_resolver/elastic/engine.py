@@ -5,8 +5,8 @@ was deleted.  So a worker that is down is left out until it answers again, and n
 TensorFlow reports that to the program itself.  One thread does all of it, because TensorFlow crashes if two change
 its cluster at the same time; the closures of the other workers continue in the meantime.
 
-A worker's thread is *held* between two closures before its worker leaves or is replaced, so no closure is lost.  What
-lived on a lost worker is dropped only after TensorFlow's cluster has changed: TensorFlow would wait for the worker.
+A worker's thread is *held* between two closures before its worker leaves or is replaced, so no closure is lost.
+Objects on a lost worker are dropped only after TensorFlow's cluster has changed: TensorFlow would wait for the worker.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _log: Final = logging.getLogger(__name__)
 
 #: Seconds that the engine's thread has to end.
 _END: Final = 2.0
-#: Seconds between two looks at tasks that do not answer.
+#: Seconds between two checks of tasks that do not answer.
 _LOOK_AGAIN: Final = 0.25
-#: Seconds after which TensorFlow's work on its cluster, a matter of milliseconds, is looked into.
+#: TensorFlow's work on its cluster takes milliseconds; after this number of seconds it is checked.
 _PATIENCE: Final = 2.0
-#: Seconds between two looks where nothing is known to be wrong.
+#: Seconds between two checks if no problem is known.
 _IDLE: Final = 5.0
 
 #: Job and index of a task.
@@ -55,7 +55,7 @@ class Request:
         """TensorFlow is about to be asked."""
 
     def after(self, down: Collection[int]) -> list[Any]:  # noqa: ARG002 - what a change may need
-        """TensorFlow's cluster has changed, without the workers that are down; returns what had to live until then."""
+        """TensorFlow's cluster has changed, without the workers that are down; return the objects kept until then."""
         return []
 
 
@@ -169,11 +169,11 @@ class ElasticEngine:
             if request.done.is_set() or request.updating or (request.begun and request.final):
                 return False
             self._request, self.wanted = None, request.previous
-            self._dirty = self._dirty or request.begun  # what TensorFlow made of it is unknown
+            self._dirty = self._dirty or request.begun  # whether TensorFlow finished it is unknown
             return True
 
     def forget(self, task: Task) -> None:
-        """Close what leads to the pod that a task was, and connect again."""
+        """Close the connections to a task's earlier pod, and connect again."""
         address = tasks_of(self.wanted).get(task)
         with self._state:
             self._dirty = True
@@ -189,7 +189,7 @@ class ElasticEngine:
             self.running.wake()
 
     def leave_out(self, workers: Collection[int]) -> None:
-        """Take some workers out of TensorFlow's cluster that came just now."""
+        """Remove some workers from TensorFlow's cluster that were just added."""
         with self._state:
             self.wanted, self._dirty = without(self.wanted, workers), True
 
@@ -231,7 +231,7 @@ class ElasticEngine:
             try:
                 if self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE):
                     # A failed worker waits inside of TensorFlow first; from here on it waits for its own worker, or is
-                    # held.  One whose closure began before the take-over tries once more, and comes here by that.
+                    # held.  If its closure began before the take-over, it tries once more and then arrives here.
                     self.running.recovered()
                 if not self._over() and self._unsettled():
                     self._settle()
@@ -258,7 +258,7 @@ class ElasticEngine:
             return bool(self._dirty or self._failed or self._out or self._request)
 
     def _settle(self) -> None:
-        """Make TensorFlow's cluster what it should be, as far as its tasks answer."""
+        """Update TensorFlow's cluster to the wanted one, as far as its tasks answer."""
         with self._state:
             request, wanted = self._request, self.wanted
             lost = {("worker", index) for index in (self._failed | self._out) - self._holds.keys()}
@@ -281,7 +281,7 @@ class ElasticEngine:
                 request.before()
             before = tasks_of(self.running.server_def)
             leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
-            gone = down | self.silent(leaving).keys()  # TensorFlow would wait for their last word
+            gone = down | self.silent(leaving).keys()  # TensorFlow would wait for their last answer
             answering = {task: tasks[task] for task in tasks.keys() - down}
             began = time.monotonic()
             with self.sockets.watched(), self.cut_off(gone), self._guarded(answering):
@@ -294,7 +294,7 @@ class ElasticEngine:
         with self._state:
             self._out = workers_down
             self._failed = (self._failed - failed) & {index for job, index in tasks if job == "worker"}
-            if self._request is request:  # or another one came while TensorFlow was busy: it is made next
+            if self._request is request:  # else another one was added while TensorFlow was busy: it is next
                 self._request = None
             self._state.notify_all()
         self.running.recovered()
@@ -304,7 +304,7 @@ class ElasticEngine:
 
     @contextlib.contextmanager
     def _guarded(self, tasks: Mapping[Task, str]) -> Iterator[None]:
-        """Have TensorFlow give up on workers that hang while it changes its cluster: all closures wait for that."""
+        """Make TensorFlow give up on workers that hang while it changes its cluster: all closures wait for that."""
         over = threading.Event()
 
         def guard() -> None:

@@ -27,9 +27,9 @@ _HELLO: Final = "tfcluster-meeting"
 _GO: Final = "go"
 #: The longest line that is listened to, in bytes; a longer one is not from a task.
 _LONGEST: Final = 512
-#: Seconds between two looks at the view, and between two attempts to reach the leader.
+#: Seconds between two checks of the view, and between two attempts to reach the leader.
 _LOOK: Final = 0.1
-#: Seconds that one attempt to reach the leader may take.
+#: The longest attempt to reach the leader, in seconds.
 _ATTEMPT: Final = 3.0
 
 
@@ -59,7 +59,7 @@ def declared(snapshot: TFClusterResolver) -> list[Task]:
 
 
 def own_in(tasks: list[Task], resolver: TFClusterResolver) -> Task | None:
-    """Find the resolver's own task among some; None where it is not there."""
+    """Find the resolver's own task in a sequence, or None."""
     return next((task for task in tasks if (task.job, task.index) == (resolver.task_type, resolver.task_id)), None)
 
 
@@ -98,21 +98,21 @@ def _send_off(guests: list[socket.socket], epoch: str) -> None:
             guest.sendall(f"{_GO} {epoch}\n".encode())
             guest.shutdown(socket.SHUT_WR)
     for guest in guests:
-        # What a guest sent is read to the end: closed unread, it would reset the connection and the word.
+        # Read all that a guest sent: closing the socket with unread data would reset it and lose our answer.
         with contextlib.suppress(OSError):
             while guest.recv(_LONGEST):
                 pass
 
 
 def _come(resolver: TFClusterResolver, own: Task, leader: Task, deadline: float) -> TFClusterResolver | None:
-    """Go to the leader and wait for its word; None where this attempt ended without."""
+    """Connect to the leader and wait for its answer; None if this attempt ended without one."""
     with contextlib.suppress(OSError, UnicodeError):
         with socket.create_connection(host_and_port(leader.address), _ATTEMPT) as connection:
             connection.settimeout(_LOOK)
             met = _await_word(resolver, own, leader, _Lines(connection), deadline)
         if met is not None:
             return met
-    # An older process of the leader may still train, and answers otherwise or not at all.
+    # An older process of the leader might still train, and answers otherwise or not at all.
     if time.monotonic() > deadline:
         raise TasksUnreachableError(
             f"{leader} at {leader.address}, which leads the start, did not say in time that all tasks are there: "
@@ -150,7 +150,7 @@ def _epoch_text(snapshot: TFClusterResolver) -> str:
 
 
 class _Lines:
-    """A connection, and the last whole line that came over it."""
+    """A connection, and the last whole line that it received."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -161,7 +161,7 @@ class _Lines:
         self._connection.sendall(f"{line}\n".encode())
 
     def listen(self) -> bool:
-        """Take what has come, waiting as the connection's time-out says; False where nothing more will, or no line."""
+        """Read the available data, with the connection's timeout; False after the end, or if it is not a line."""
         try:
             part = self._connection.recv(_LONGEST)
         except (BlockingIOError, TimeoutError):
@@ -203,7 +203,7 @@ class _Door:
         return None
 
     def listen(self, seconds: float) -> dict[socket.socket, str]:
-        """Take what comes; each guest's last line."""
+        """Read the available data; each guest's last line."""
         ready = {key.fileobj for key, _ in self._selector.select(seconds)}
         if self._server is not None and self._server in ready:
             with contextlib.suppress(OSError):
@@ -217,7 +217,7 @@ class _Door:
         return {guest: lines.last for guest, lines in self._guests.items()}
 
     def turn_away(self) -> None:
-        """Close the connections of tasks that only looked whether the port is open."""
+        """Close the connections of tasks that only checked whether the port is open."""
         for guest in self.listen(0):
             self._drop(guest)
 

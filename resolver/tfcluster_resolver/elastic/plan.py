@@ -41,7 +41,7 @@ class Change:
         added: the new tasks.
         removed: the removed tasks.
         replaced: the tasks that are another pod now, or have another address.
-        refused: the changes that are not followed, each with its reason.
+        refused: the changes that cannot be followed, each with its reason.
     """
 
     epoch: int
@@ -63,14 +63,14 @@ class Known:
     own: str
     own_address: str
     incarnations: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    #: The tasks whose device filters TensorFlow has; later ones would not hold.
+    #: The tasks whose device filters TensorFlow has; later ones would have no effect.
     filtered: Collection[tuple[str, int]] = ()
-    #: Names what lives on a ps, by its index.
+    #: Returns the names of the objects on a ps, by its index.
     held: Callable[[int], Sequence[str]] = lambda _: ()
 
 
 def plan(known: Known, wanted: Jobs, incarnations: Mapping[tuple[str, int], str], epoch: int) -> Change:
-    """Decide what of the cluster ``wanted`` the running program follows; incarnations are the pods of the tasks."""
+    """Decide which changes to ``wanted`` the running program can follow; incarnations are the pods of the tasks."""
     _check_jobs(known, wanted)
     added: list[Task] = []
     removed: list[Task] = []
@@ -106,7 +106,7 @@ def plan(known: Known, wanted: Jobs, incarnations: Mapping[tuple[str, int], str]
 
 
 def only(change: Change, ready: Collection[Task]) -> Change:
-    """Reduce a change to the tasks that are ready; of those that come, to the ones without a gap below."""
+    """Reduce a change to the tasks that are ready; new ones only without a gap below."""
     added: list[Task] = []
     for job in ELASTIC:
         coming = sorted(task for task in change.added if task.job == job)

@@ -104,11 +104,11 @@ class RestartOnResize:
             return
         if save is not None:
             save()
-        # No worker may end while another one still writes.  The first that knows that all have saved ends, and others
+        # A worker must not end while another one still writes.  The first one that has the sum of all ends, and others
         # that still receive the sum from it fail.
         with contextlib.suppress(tensorflow_api.load("RestartOnResize.check()").errors.OpError):
             self._any(strategy, yes=False)
-        with contextlib.suppress(ViewError):  # where it is unreadable for a moment, the next start looks again
+        with contextlib.suppress(ViewError):  # if it is unreadable for a moment, the next start checks again
             if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
                 _end()
         _flush()
@@ -124,7 +124,7 @@ class RestartOnResize:
         if not set(then) <= set(now):
             return True
         came = [task for task in now if task not in then]
-        # One looks for all: a pod that has no node yet would keep each check of each worker waiting.
+        # One task checks for all: with a pod that is not scheduled yet, each check of each worker would wait.
         leads = then[:1] == [own_in(then, self._resolver)]
         return bool(came) and leads and not wait_for_tasks(came, timeout=0)
 
@@ -136,7 +136,7 @@ class RestartOnResize:
         if self._sum is None:
 
             def of_replica(number: Any) -> Any:
-                # Identity, because an argument of a function has no device, and an all-reduce asks for it.
+                # Identity, because a function's argument does not have a device, and an all-reduce requires one.
                 return tensorflow.distribute.get_replica_context().all_reduce("SUM", tensorflow.identity(number))
 
             self._sum = tensorflow.function(lambda number: strategy.run(of_replica, args=(number,)))
@@ -145,7 +145,7 @@ class RestartOnResize:
 
 
 def _end() -> NoReturn:
-    """End the process: TensorFlow's own end would wait for workers that have gone."""
+    """End the process: TensorFlow's own end would wait for workers that have ended."""
     _flush()
     os._exit(0)
 

@@ -29,7 +29,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class ViewFile:
-    """The view in a mounted folder, parsed again only after it changed; a task's own file goes before the job's."""
+    """The view in a mounted folder, parsed again only after a change; a task's own file takes precedence."""
 
     def __init__(self, directory: str | os.PathLike[str], index: int | None, shared: str = contract.VIEW_FILE) -> None:
         self._directory = _arguments.path(directory, "directory")
@@ -50,12 +50,12 @@ class ViewFile:
         return FolderNotice(self._directory)
 
     def read(self) -> tuple[contract.View, Path]:
-        """Read the view as it is now, and return the file as well; one ``stat`` where it has not changed."""
+        """Read the current view, and return the file as well; one ``stat`` if it has not changed."""
         try:
             # The stamp is older than the text that is read after it: a swap between the two costs one more reading
             # at the next call, and never hides a change.
             stamp = self._stamp()
-            # One look at what threads share, and one change of it.
+            # Read the shared state once, and change it once.
             last = self._last
             if last is None or last[0] != stamp:
                 path, content = self._content()
@@ -73,7 +73,7 @@ class ViewFile:
         return last[1]
 
     def _stamp(self) -> _Stamp:
-        """Look at the folder behind ``..data``, or at the file itself where no kubelet made the folder."""
+        """Return the state of the folder behind ``..data``, or of the file itself without a kubelet's folder."""
         looked_behind = None
         while True:
             for path in self._stamped:
@@ -99,7 +99,7 @@ class ViewFile:
                 except FileNotFoundError:
                     continue
             looked_behind, link = link, self._link()
-            # The folder was swapped away while we looked; each further round needs a further swap.
+            # The folder was replaced during the check; each further round needs a further replacement.
             if link == looked_behind:
                 raise self._not_found()
 
@@ -122,7 +122,7 @@ class ViewFile:
 
 
 def parse(content: str | bytes, where: str) -> contract.View:
-    """Read the text of a view, or raise a ViewError that says where it was."""
+    """Read the text of a view, or raise a ViewError with its path."""
     if len(content) > _LARGEST:
         raise MalformedViewError(f"{where} is not a view: it has more than the {_LARGEST} bytes that a view can have")
     try:

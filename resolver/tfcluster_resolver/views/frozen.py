@@ -14,7 +14,7 @@ from tfcluster_resolver.views.watch import ViewSource
 
 @dataclass(frozen=True, slots=True)
 class FrozenView:
-    """The view of one moment, and the source that it came from; None for a view that was only written down."""
+    """The view of one moment, and its source; None for a view from a text."""
 
     frozen: contract.View
     live: ViewSource | None = None

@@ -164,7 +164,7 @@ class KubernetesViews:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._api = None  # made at the next call: a snapshot is of use where no API server is, too
+        self._api = None  # created at the next call: a snapshot is also useful without an API server
 
 
 def _client() -> Any:
@@ -187,9 +187,9 @@ def _name(value: Any, argument: str) -> str:
 
 
 def fullest(views: Iterable[contract.View]) -> contract.View:
-    """Merge the views of a cluster's tasks to what a task without device filters sees, at the newest epoch."""
-    # A view has a job as a list only if it shows all of its tasks, so the newest list is the whole job.  A job that no
-    # view shows whole is the union of what the views show of it.
+    """Merge the views of a cluster's tasks to that of a task without device filters, at the newest epoch."""
+    # A view has a job as a list only if it shows all of its tasks, so the newest list is the whole job.  If no view
+    # shows the whole job, it is the union of its tasks in all views.
     by_age = sorted(views, key=lambda view: view.epoch)
     newest = by_age[-1]
     jobs: dict[str, Any] = {}

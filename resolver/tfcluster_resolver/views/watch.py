@@ -1,8 +1,8 @@
-"""Sources of views, and following the epochs of one as they come.
+"""Sources of views, and watching one for new epochs.
 
-A notice says "look", not what happened, and the waiting thread looks at the files again: it wakes up early and never
-too late.  Linux's inotify reports the kubelet's swap immediately; if it is missing, or its watches are used up, a short
-sleep takes its place.
+A notification does not say what happened: the waiting thread reads the files again, sometimes early and never too late.
+Linux's inotify reports the kubelet's swap immediately; if it is missing, or its watches are used up, a short sleep
+replaces it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 #: Seconds between two looks without inotify.
 _POLL: Final = 0.05
-#: Seconds between two looks with it: a folder that was moved away, or a file system that tells nothing, is noticed too.
+#: Seconds between two checks with it, for a folder that was moved away, or a file system without notifications.
 _LOOK_ANYWAY: Final = 1.0
 
-#: Seconds that a view can be missing, unreachable or half-written before the watch gives up with its error.
+#: Seconds that a view can be missing, unreachable or half-written before the watch fails with its error.
 GRACE: Final = 5.0
 
 # The numbers of Linux's <sys/inotify.h>, the same on every architecture.
@@ -64,10 +64,10 @@ class Notice(Protocol):
 
 
 class ViewSource(Protocol):
-    """The source of a resolver's view: a mounted file, the API server, or what the caller gave."""
+    """The source of a resolver's view: a mounted file, the API server, or the caller's argument."""
 
     def view(self) -> contract.View:
-        """Return the view as it is now, or raise ViewError where it is unavailable or malformed."""
+        """Return the current view, or raise ViewError if it is unavailable or malformed."""
 
     def notice(self) -> Notice | None:
         """Return the notice of changes; None if the view never changes."""
@@ -163,7 +163,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 def _open_inotify() -> int | None:
     try:
         descriptor = ctypes.CDLL(None, use_errno=True).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    except (AttributeError, OSError, TypeError):  # macOS has no such function, Windows no such library
+    except (AttributeError, OSError, TypeError):  # macOS lacks the function, Windows the library
         return None
     return int(descriptor) if descriptor >= 0 else None
 
@@ -192,11 +192,11 @@ class Watch(Iterator[_T]):
         self._notice, self._timeout = notice, timeout
         self._begun = False
         self._closed = False
-        #: Held by the thread that waits: no other thread closes what it waits on.
+        #: Held by the waiting thread: no other thread closes the descriptors that it waits on.
         self._waiting = threading.Lock()
 
     def __next__(self) -> _T:
-        """Wait for the next epoch; ViewError where the view could not be read for GRACE seconds, or at the end."""
+        """Wait for the next epoch; ViewError if the view could not be read for GRACE seconds, or at the end."""
         with self._waiting:
             now = None if self._notice is None else self._await_change(self._notice)
             if now is None:

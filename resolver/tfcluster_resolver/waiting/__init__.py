@@ -27,9 +27,9 @@ from tfcluster_resolver.views.frozen import FrozenView
 from tfcluster_resolver.views.watch import GRACE
 from tfcluster_resolver.waiting.probes import Probes
 
-#: Seconds between two looks at the view.
+#: Seconds between two checks of the view.
 _LOOK: Final = 0.5
-#: Seconds that a task gets which came at the very end.
+#: Seconds for a task that was added at the very end.
 _MOMENT: Final = 0.1
 #: Tasks that a message lists; the errors hold all.
 _LISTED: Final = 100
@@ -37,7 +37,7 @@ _LISTED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The tasks to wait for at one moment, in which cluster, and those of a snapshot that the cluster no longer has."""
+    """The tasks to wait for now, their cluster, and those of a snapshot that the cluster no longer has."""
 
     tasks: Sequence[Task]
     cluster: str
@@ -91,9 +91,9 @@ def wait(resolver: TFClusterResolver | None = None, *, jobs: Iterable[str] = (),
 
 
 def gone_from(resolver: TFClusterResolver) -> Sequence[Task]:
-    """List the tasks of a snapshot that its cluster no longer has; none where it is live."""
+    """List the tasks of a snapshot that its cluster no longer has; empty if the resolver is live."""
     if not isinstance(resolver._source, FrozenView):  # noqa: SLF001 - of this package
-        return ()  # its watch would report an epoch that comes between the two looks that it begins with
+        return ()  # its watch would report an epoch between its first two reads
     try:
         change = next(iter(resolver.watch(timeout=0)), None)
     except ViewError:  # a snapshot does not depend on it
@@ -179,5 +179,5 @@ def port_state(port: int) -> Literal["free", "taken", "forbidden"]:
 
 
 def speaks_grpc(port: int) -> bool:
-    """Return whether what listens on a port of this machine greets as a gRPC server does."""
+    """Return whether the listener on a port of this machine greets like a gRPC server."""
     return any(not wait_for_tasks([("", 0, f"{host}:{port}")], timeout=0, grpc=True) for host in ("127.0.0.1", "[::1]"))

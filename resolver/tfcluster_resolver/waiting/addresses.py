@@ -20,13 +20,13 @@ from tfcluster_resolver.errors import AddressError
 
 #: Look-ups at one time in this process; a thread each, for as long as there is something to look up.
 _THREADS: Final = 64
-#: A name without addresses is looked up again after this part of the time since the first such answer, in at most so
-#: many seconds: a pod can be pending for days, and the whole cluster uses one DNS.
+#: A name without addresses is looked up again after this part of the time since the first such answer, at most
+#: _LONGEST_PAUSE seconds: a pod can be pending for days, and the whole cluster uses one DNS.
 _PATIENCE: Final = 0.125
 _LONGEST_PAUSE: Final = 5.0
-#: Seconds without a look-up after which that time starts at 0.
+#: After this number of seconds without a look-up, that time starts at 0.
 _FORGOTTEN: Final = 30.0
-#: Descriptors where the limit is not known.
+#: The number of descriptors if the limit is unknown.
 _UNKNOWN_LIMIT: Final = 128
 
 #: A family, and a socket address without its port.
@@ -57,7 +57,7 @@ def descriptors(most: int, *, part: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class LookUp:
-    """A name that is being looked up, or was; ``addresses`` is None until then, and empty if it leads nowhere."""
+    """A name with its look-up; ``addresses`` is None until that ends, and empty if the name does not exist."""
 
     host: str
     addresses: tuple[Address, ...] | None = None

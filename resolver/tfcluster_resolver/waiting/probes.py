@@ -28,21 +28,21 @@ _SETTINGS: Final = 4
 
 #: Connections under way at one time, if the process can have that many descriptors.
 _AT_ONCE: Final = 2048
-#: Seconds that an attempt may take; a live pod answers in milliseconds.
+#: The longest attempt, in seconds; a running pod answers in milliseconds.
 _ATTEMPT: Final = 3.0
-#: Seconds that a task's first attempt may take while others are kept waiting by it; the double for each further one.
+#: The longest first attempt at a task, in seconds, while others wait for it; it doubles with each further one.
 _TURN: Final = 0.25
 #: Seconds between two attempts, first and at most: the start of a cluster is quick to notice, a long wait is cheap.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
-#: Seconds that one look at every task takes at most, if there are descriptors for all.
+#: The longest check of every task, in seconds, if there are descriptors for all.
 _LOOK_ONCE: Final = 1.0
-#: Seconds between two looks at names that are being looked up.
+#: Seconds between two checks of the look-ups in progress.
 _NAMES: Final = 0.01
 _CAUSES: Final = {errno.ECONNREFUSED: Cause.REFUSED, errno.ETIMEDOUT: Cause.TIMED_OUT}
 #: The errors of socket(2) when descriptors or buffers are used up.
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-#: Pauses that end before the connections are looked at again.
+#: The connections are checked again after this number of ended delays.
 _BATCH: Final = 500
 
 
@@ -58,7 +58,7 @@ class _Peer:
     cause: Cause | None = None
     #: The IP address and port that answered.
     reached: tuple[str, int] | None = None
-    #: When the attempt under way began, and its connections, one for each IP address, with what they have received.
+    #: When the current attempt began, and its connections, one per IP address, with the received data.
     began: float = 0.0
     connections: dict[socket.socket, bytes] = field(default_factory=dict)
 
@@ -72,11 +72,11 @@ class Probes:
         self._peers: dict[str, _Peer] = {}
         #: Each IP address and port that was tried.
         self.tried: set[tuple[str, int]] = set()
-        #: Those that have not answered, and of these the ones of which no attempt has ended.
+        #: Peers that have not answered, and those of them without an ended attempt.
         self._silent: set[_Peer] = set()
         self._untried: set[_Peer] = set()
-        #: What a silent one waits for: the end of its pause; its name, or its Service's; a free descriptor; the other
-        #: side, in the order in which these attempts began.
+        #: Silent peers by what they wait for: the end of a delay; a name, or that of the Service; a free descriptor;
+        #: the other side, in the order in which these attempts began.
         self._pausing: list[tuple[float, int, _Peer]] = []
         self._naming: dict[_Peer, LookUp] = {}
         self._queue: deque[tuple[_Peer, tuple[Address, ...]]] = deque()
@@ -239,10 +239,10 @@ class Probes:
                 self._fail(peer, failure)
 
     def _go_on(self, peer: _Peer, one: socket.socket) -> Cause | None:
-        """Do the next step of a connection; give the cause if it failed."""
+        """Do the next step of a connection; return the cause if it failed."""
         if self._selector.get_key(one).events == selectors.EVENT_WRITE:
             error = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            # A port that nobody listens on can be given to the very socket that tries it, which then meets itself.
+            # A port without a listener can be assigned to the very socket that tries it, which connects to itself.
             if error or one.getsockname() == one.getpeername():
                 return _CAUSES.get(error or errno.ECONNREFUSED, Cause.UNREACHABLE)
             if not self._grpc:
@@ -259,7 +259,7 @@ class Probes:
         return Cause.NOT_GRPC if len(answer) >= _FRAME_HEADER or not part else None
 
     def _answered(self, peer: _Peer, one: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # it answered, and is gone
+        with contextlib.suppress(OSError):  # it answered, and has disconnected
             peer.reached = one.getpeername()[:2]
         self._end_attempt(peer)
         self._silent.discard(peer)
@@ -292,7 +292,7 @@ class Probes:
 
 
 def _silence(peer: _Peer) -> Cause:
-    """Name the cause of an attempt that nothing came of: what accepts a connection did not say what was asked."""
+    """Return the cause of an attempt without a result: a listener that does not answer the request."""
     for one in peer.connections:
         with contextlib.suppress(OSError):
             one.getpeername()

@@ -76,7 +76,7 @@ def hand_over(kubectl: Callable[..., str], notes: str) -> None:
         kubectl(*shlex.split(command)[1:])
 
 
-def test_chart_has_the_definition(helm: Helm):
+def test_chart_contains_the_crd(helm: Helm):
     (definition,) = read_yaml((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
     rendered = the_only(helm.render({"crds": {}}), "CustomResourceDefinition")
     assert {**rendered, "metadata": {}} == {**definition, "metadata": {}}
@@ -84,7 +84,7 @@ def test_chart_has_the_definition(helm: Helm):
     assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_chart_without_the_definition_says_what_to_do(helm: Helm, tmp_path: Path):
+def test_chart_without_the_crd_file_fails_with_a_remedy(helm: Helm, tmp_path: Path):
     """Flux leaves symbolic links out of its packages of a Git repository."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("tfcluster.yaml"))
@@ -225,7 +225,7 @@ def test_definition_can_go_with_the_release(server: Objects, install, on_server:
 
 
 @pytest.mark.exhaustive
-def test_release_can_leave_the_definition_to_others(server: Objects, install, on_server: OnServer):
+def test_release_can_leave_the_crd_to_another_owner(server: Objects, install, on_server: OnServer):
     release = install({})
     definition = uid_of_the_definition(server)
     on_server("upgrade", release, CHART, values={"crds": {"enabled": False, "scaledJob": "trainer"}})

@@ -17,7 +17,7 @@ OTHERS = [
 ]
 
 
-def test_what_no_exception_covers_is_told():
+def test_findings_without_an_exception_are_reported():
     """An exception covers its check in the named objects, and must cover something; all else is reported."""
     assert judge([LIMIT, replace(LIMIT, resource="Deployment.home.s"), *OTHERS], [EXCEPTED]) == [*map(str, OTHERS)]
     assert str(OTHERS[0]) == "CKV_K8S_12 of Deployment.home.r with default values: CPU limits should be set"

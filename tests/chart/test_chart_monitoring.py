@@ -70,7 +70,7 @@ def test_monitor_finds_the_operators(helm: Helm, part):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor", "rules"])
-def test_server_without_the_kinds_refuses_it(helm: Helm, server: Objects, bare_server, part):
+def test_server_without_the_monitoring_crds_rejects_it(helm: Helm, server: Objects, bare_server, part):
     place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
     answer = helm.run("install", "r", CHART, *place, values={"metrics": {part: {"enabled": True}}})
     assert answer.returncode != 0
@@ -108,7 +108,7 @@ def _create_strictly(objects: Objects, body: Object) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
-def test_promtool_has_nothing_to_say_of_the_rules(tmp_path, helm: Helm):
+def test_promtool_accepts_the_rules(tmp_path, helm: Helm):
     rendered = tmp_path / "rules.yaml"
     rendered.write_text(json.dumps(the_only(enabled(helm, "rules"), "PrometheusRule")["spec"]), encoding="utf-8")
     for file in (ALERTS, rendered):
@@ -140,7 +140,7 @@ def test_each_alert_is_played_through():
         assert all(f'alertname="{name}"' in expression for expression in asked), case["name"]
 
 
-def test_chart_changes_no_more_of_the_rules_than_it_must(helm: Helm):
+def test_chart_only_scopes_the_absence_alert(helm: Helm):
     """The rules of a release are those of the file, except that the alert on absence names this release."""
     rendered = the_only(enabled(helm, "rules"), "PrometheusRule")["spec"]
     text = ALERTS.read_text(encoding="utf-8")

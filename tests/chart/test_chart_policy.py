@@ -91,7 +91,7 @@ def refused_change(user: Objects, name: str, change: Object) -> str:
 
 
 @pytest.mark.usefixtures("people")
-def test_policy_has_no_type_errors(server: Objects):
+def test_policy_type_checks(server: Objects):
     """The server checked the expressions against the CRD, without a warning."""
     found = eventually(
         lambda: server.get(POLICIES, "", POLICY), lambda p: "typeChecking" in p.get("status", {}), what="it is checked"
@@ -137,7 +137,7 @@ def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 -
     server.delete(TFCLUSTERS, HOME, "held")
 
 
-def test_who_may_not_create_pods_may_not_create_clusters(people: People):
+def test_user_without_pod_create_permission_cannot_create_clusters(people: People):
     """Alice can create TFClusters, and pods elsewhere: the message names the permission that she lacks here."""
     alice = people("alice", CLUSTERS)
     people("alice", CREATES_PODS, namespace=WATCHED)
@@ -149,7 +149,7 @@ def test_who_may_not_create_pods_may_not_create_clusters(people: People):
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_other_account_needs_the_right_to_use_it(people: People, field: str):
+def test_other_service_account_needs_the_use_permission(people: People, field: str):
     """Bob can create pods: he can name ServiceAccount default, and another one only with permission to use it."""
     user = f"bob-{field.lower()}"
     bob = people(user, CLUSTERS | CREATES_PODS)
@@ -207,7 +207,7 @@ def test_every_job_is_asked_about(people: People):
     assert f'spec.jobs.job{MOST_JOBS - 1}.template.spec.serviceAccountName: "most" cannot use' in said
 
 
-def test_policy_can_judge_as_many_jobs_as_there_may_be(helm: Helm):
+def test_policy_checks_the_maximum_number_of_jobs(helm: Helm):
     """The policy checks the account of each job that the CRD allows."""
     schema = "CustomResourceDefinition.spec.versions[0].schema.openAPIV3Schema"
     checks = look(helm.render(), "ValidatingAdmissionPolicy.spec.validations")
@@ -249,7 +249,9 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
     ],
     ids=["suspended", "resumed", "label", "finalizer"],
 )
-def test_what_makes_no_other_pods_is_not_asked_about(server: Objects, people: People, cluster: str, change: Object):
+def test_suspend_and_metadata_edits_skip_the_pod_permission_check(
+    server: Objects, people: People, cluster: str, change: Object
+):
     """With permission to patch TFClusters, a queue or a cleaner can suspend, resume and label one."""
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"suspend": "suspend" not in change.get("spec", {})}})
     people("nobody").patch(TFCLUSTERS, HOME, cluster, change)
@@ -267,7 +269,7 @@ def test_change_of_the_queue_is_asked_about(server: Objects, people: People, clu
         assert '"nobody" cannot create pods' in refused_change(people("nobody"), cluster, change)
 
 
-def test_scaling_is_a_right_of_its_own(server: Objects, people: People, cluster: str):
+def test_scaling_has_its_own_permission(server: Objects, people: People, cluster: str):
     """The permission to scale covers only scaling, as for a Deployment; an autoscaler does not need more."""
     people("scaler", SCALES)
     for user in ("scaler", "system:serviceaccount:kube-system:horizontal-pod-autoscaler"):

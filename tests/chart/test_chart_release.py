@@ -121,7 +121,7 @@ def test_any_name_of_a_release_will_do(helm: Helm, name: str):
             assert found["metadata"]["name"][-1].isalnum()
 
 
-def test_operator_has_its_rights_where_it_watches(server: Objects, install):
+def test_operator_has_permissions_only_in_watched_namespaces(server: Objects, install):
     """A "restricted" namespace accepts the operator's pods; its permissions are only in the watched namespaces."""
     release = install({"watchNamespaces": [WATCHED]})
     eventually(lambda: granted(server, release, WATCHED), lambda found: found == NEEDED, what="it has its rights")
@@ -145,7 +145,7 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
 
 
 @pytest.mark.exhaustive
-def test_missing_namespace_is_told_before_anything_is_made(
+def test_missing_namespace_is_reported_before_any_object_is_created(
     server: Objects, helm: Helm, bare_server, kubectl, on_server
 ):
     place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
@@ -167,7 +167,7 @@ def test_missing_namespace_is_told_before_anything_is_made(
 
 
 @pytest.mark.exhaustive
-def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, install):
+def test_user_roles_grant_access_to_tfclusters(server: Objects, install):
     """A viewer of a namespace can read its TFClusters; an editor can change them; no user role can write the status."""
     install({})
     for user, role in (("reader", "view"), ("writer", "edit")):
@@ -267,7 +267,7 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
 
 
 @pytest.mark.exhaustive
-def test_notes_tell_which_clusters_nobody_serves(server: Objects, install, on_server: OnServer):
+def test_notes_list_clusters_that_no_release_serves(server: Objects, install, on_server: OnServer):
     release = install({})
     server.create(TFCLUSTERS, FOREIGN, tfcluster("lonely").spec(suspend=True).job("worker").build())
     server.create(TFCLUSTERS, WATCHED, tfcluster("served").spec(suspend=True).job("worker").build())

@@ -90,7 +90,7 @@ def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:
         pytest.param({**PER_NAMESPACE, "rbac": {"readQueues": True}}, ["home"], CLUSTER_WIDE, id="its own, and queues"),
     ],
 )
-def test_operator_has_its_rights_where_it_works_and_none_beyond(  # noqa: PLR0917 - by name
+def test_operator_has_exactly_its_permissions_in_its_namespaces(  # noqa: PLR0917 - by name
     helm: Helm, values, namespaces, cluster_wide, scheduler, group
 ):
     objects = helm.render({**values, "gangs": {"scheduler": scheduler}, "aggregateRoles": False})
@@ -166,7 +166,7 @@ def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods
     assert look(objects, "Pod.spec.containers[0].args") == ["--lease", "home/r-tfcluster-operator", *options]
 
 
-def test_pod_of_the_test_is_none_of_the_operators(helm: Helm):
+def test_test_pod_does_not_match_the_operator_selector(helm: Helm):
     objects = helm.render(PER_NAMESPACE, tests=True)
     assert not selects(look(objects, "Deployment.spec.selector.matchLabels"), look(objects, "Pod.metadata.labels"))
     for field in ("securityContext", "containers[0].securityContext", "containers[0].image", "containers[0].resources"):
@@ -184,7 +184,7 @@ def test_releases_share_no_role(helm: Helm):
     assert not one & two
 
 
-def test_documents_list_the_rights_of_the_operator():
+def test_docs_list_the_operator_permissions():
     """The table of security.md has exactly the resources of the operator's Roles, with their verbs."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     rows = re.search(r"\| resource \| verbs \| why \|\n\|.*\n((?:\|.*\n)+)", text)[1]

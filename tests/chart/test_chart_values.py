@@ -233,7 +233,7 @@ def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[s
         assert look(objects, where) == expected
 
 
-def test_values_of_a_part_that_is_not_enabled_have_none(helm: Helm):
+def test_values_of_disabled_parts_are_ignored(helm: Helm):
     """Values of the NetworkPolicy or of monitoring add no object if these are disabled."""
     given = [nest(path, value) for path, value, _ in EFFECTS if prepared(path).keys() & {"networkPolicy", "metrics"}]
     assert helm.render(merge(*given)) == helm.render()
@@ -309,7 +309,7 @@ def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str],
 
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
-def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, works: bool):
+def test_chart_rejects_unsupported_kubernetes_versions(helm: Helm, version: str, works: bool):
     answer = helm.run("template", "r", CHART, "--kube-version", version, values={"crds": {"enabled": False}})
     assert (answer.returncode == 0) == works
     assert ("requires kubeVersion" in answer.stderr) != works
@@ -397,17 +397,17 @@ def in_turns() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("wrong", in_turns(), ids=lambda wrong: f"{len(wrong)} values")
-def test_bad_values_are_refused(helm: Helm, wrong: dict[str, Any]):
+def test_invalid_values_are_rejected(helm: Helm, wrong: dict[str, Any]):
     assert helm.refusal(merge(*(nest(place, value) for place, value in wrong.items()))).keys() == wrong.keys()
 
 
-def test_unknown_values_are_refused(helm: Helm):
+def test_unknown_values_are_rejected(helm: Helm):
     told = helm.refusal(merge(*(nest(f"{place}/{name}", {}) for place, name in UNKNOWN.items())))
     assert told == {place: f"additional properties '{name}' not allowed" for place, name in UNKNOWN.items()}
 
 
 @pytest.mark.parametrize(("given", "place", "words"), WRONG_TOGETHER, ids=[place for _, place, _ in WRONG_TOGETHER])
-def test_refusal_says_what_to_write(helm: Helm, given: Object, place: str, words: str):
+def test_rejection_of_values_names_the_remedy(helm: Helm, given: Object, place: str, words: str):
     """For invalid combinations, and unclear rules, the message says what to write instead."""
     told = helm.refusal(given)
     assert told.keys() == {place}

@@ -85,7 +85,7 @@ def test_unhealthy_device_is_not_counted(granted, fake_devices):
     assert granted.status("c")["epoch"] == 1
 
 
-def test_device_that_nobody_has_is_waited_for(world):
+def test_task_waits_for_a_missing_device(world):
     """A task that requests more GPUs than exist waits, and the condition names the resource."""
     template = pod_template(world.image, resources={"limits": {GPU: world.allocatable(GPU) + 1}})
     world.launch_listeners("c", {"worker": {"template": template}})

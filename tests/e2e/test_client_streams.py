@@ -139,7 +139,7 @@ def await_line(command: Command, task: str, pattern: str, *, number: int = 0) ->
     )
 
 
-def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfcluster):
+def test_logs_and_port_forward_continue_across_pod_replacement(world: LiveWorld, tfcluster):
     template = pod_template(world.image, COUNT, ports=[{"name": "http", "containerPort": 8000}])
     world.launch("c", {"worker": {"template": template}}, failedPodsHistoryLimit=1)
     logs = tfcluster("logs", "c", "-f")

@@ -48,7 +48,7 @@ def test_orphaned_pods_run_on(running, kubectl):
     assert running.call("c-chief-0", map(running.address, TASKS)) == {running.address(pod): pod for pod in TASKS}
 
 
-def test_namesake_follows_at_once(running):
+def test_cluster_can_be_recreated_during_termination(running):
     """A cluster that is re-created while the old one's pods terminate gets its own pods."""
     old = running.uids()
 

@@ -143,7 +143,7 @@ def test_parameter_server_example_is_isolated_while_it_trains(training):
     }
 
 
-def test_parameter_server_example_hears_of_new_workers(training, kubectl):
+def test_parameter_server_example_sees_added_workers(training, kubectl):
     """During the training, ``kubectl scale`` adds a worker, and the chief's program reports the new epoch."""
     uid = training.uids()[CHIEF]
     workers = training.cluster("digits")["spec"]["jobs"]["worker"]["replicas"]

@@ -111,7 +111,7 @@ def test_wait_and_exec_work_in_a_pod(stocked):
     assert told["task"] == {"type": "chief", "index": 0}
 
 
-def test_server_ends_when_it_is_told_to(world, training_image):
+def test_task_server_exits_on_sigterm(world, training_image):
     """A task server is process 1 of its container and exits at SIGTERM, not after its grace period."""
     world.launch("c", {"worker": {"taskServer": True, "template": stock(training_image)}})
     world.await_ready("c")

@@ -101,7 +101,7 @@ print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n
     assert running.python("c-worker-1", program) == ["c-worker-1", "worker", "1", running.address("c-worker-1")]
 
 
-def test_pod_has_no_credentials_of_the_api_server(running):
+def test_pods_lack_api_server_credentials(running):
     """A task does not need permissions, so its pod lacks a token and environment variables of Services."""
     program = """
 import json, os, pathlib

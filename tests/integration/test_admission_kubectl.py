@@ -42,7 +42,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_plain_apply_of_the_definition_works_again_and_again(kubectl: Kubectl, objects: Objects) -> None:
+def test_plain_apply_of_the_crd_is_repeatable(kubectl: Kubectl, objects: Objects) -> None:
     told(kubectl("apply", "-f", str(DEFINITION)))
     told(kubectl("apply", "-f", str(DEFINITION)))
     noted = (objects.get(CRDS, "", NAME) or {})["metadata"]["annotations"][LAST_APPLIED]
@@ -50,7 +50,7 @@ def test_plain_apply_of_the_definition_works_again_and_again(kubectl: Kubectl, o
     assert len(noted.encode()) < ANNOTATIONS_LIMIT - 20_000
 
 
-def test_definition_is_structural_and_has_no_other_complaint(objects: Objects) -> None:
+def test_crd_is_structural_and_its_names_are_accepted(objects: Objects) -> None:
     """The server reports no condition against the CRD: its schema is structural and its names are accepted."""
     conditions = (objects.get(CRDS, "", NAME) or {})["status"]["conditions"]
     assert {c["type"]: c["status"] for c in conditions} == {"NamesAccepted": "True", "Established": "True"}
@@ -86,7 +86,7 @@ def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) 
     assert says in words(told(kubectl("explain", path)))
 
 
-def test_typo_in_a_template_is_refused_with_its_path(kubectl: Kubectl, namespace: str) -> None:
+def test_typo_in_a_template_is_rejected_with_its_path(kubectl: Kubectl, namespace: str) -> None:
     template = pod_template(resources={"limit": {"nvidia.com/gpu": 1}})
     manifest = tfcluster("mnist").job("worker", template=template).build()
     complaint = refused(kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest)))
@@ -194,7 +194,7 @@ def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: 
         ({"accelerators": {"nvidia.com/gpu": 4}}, "status.accelerators"),
     ],
 )
-def test_status_of_a_wrong_type_is_refused(objects: Objects, namespace: str, wrong: Object, path: str) -> None:
+def test_status_with_a_wrong_type_is_rejected(objects: Objects, namespace: str, wrong: Object, path: str) -> None:
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker").build())
     with pytest.raises(ApiException) as caught:
         objects.patch(TFCLUSTERS, namespace, "mnist", {"status": wrong}, subresource="status")
@@ -218,7 +218,7 @@ def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: 
     assert scale["status"] == {"replicas": 2, "selector": "tfcluster.dev/cluster=mnist,tfcluster.dev/job=worker"}
 
 
-def test_scale_down_below_a_filter_is_refused(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+def test_scale_down_below_a_filter_is_rejected(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
     """Without maxReplicas, workers that a filter names cannot be removed by scaling; with it they can."""
     builder = tfcluster("mnist").job("ps", filters=["/job:worker/task:2"])
     objects.create(TFCLUSTERS, namespace, builder.job("worker", replicas=3).build())

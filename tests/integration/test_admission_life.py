@@ -307,7 +307,7 @@ SENSELESS = [
 
 
 @pytest.mark.parametrize(("manifest", "path", "remedy"), [*VALUES, *SENSELESS])
-def test_life_that_makes_no_sense_is_refused(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
+def test_invalid_lifecycle_fields_are_rejected(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
     message = refusal(objects, manifest)
     assert path in message
     assert remedy in message
@@ -337,7 +337,7 @@ ORDERS = st.integers(min_value=2, max_value=16).flatmap(
 
 
 @pytest.mark.parametrize("orders", [60, pytest.param(300, marks=pytest.mark.exhaustive)])
-def test_orders_are_refused_exactly_where_no_start_is_possible(objects: Objects, orders: int) -> None:
+def test_start_orders_are_rejected_only_if_cyclic(objects: Objects, orders: int) -> None:
     @given(order=ORDERS)
     @settings(max_examples=orders, deadline=None)
     def judged(order: dict[str, list[str]]) -> None:
@@ -407,7 +407,7 @@ def test_other_edits_leave_the_manager_alone(objects: Objects, namespace: str, m
         ({"updateStrategy": {"type": "OnDelete"}}, "spec.updateStrategy.rollingUpdate"),
     ],
 )
-def test_edit_to_senselessness_is_refused(objects: Objects, namespace: str, edit: Object, remedy: str) -> None:
+def test_edit_to_an_invalid_lifecycle_is_rejected(objects: Objects, namespace: str, edit: Object, remedy: str) -> None:
     """An edit is rejected as a create is, and the cluster stays unchanged."""
     manifest = (
         tfcluster("mnist")

@@ -323,13 +323,15 @@ FILTER_LISTS = [
     ("manifest", "path", "remedy"),
     [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *ISOLATION, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
 )
-def test_refused_with_path_and_remedy(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
+def test_invalid_spec_is_rejected_with_path_and_remedy(
+    objects: Objects, manifest: Object, path: str, remedy: str
+) -> None:
     message = refusal(objects, manifest)
     assert path in message
     assert remedy in message
 
 
-def test_message_names_the_first_wrong_filter_and_no_right_one(objects: Objects) -> None:
+def test_message_names_only_the_first_invalid_filter(objects: Objects) -> None:
     message = refusal(objects, worker_and_ps(filters=["/job:ps", "/job:worker/task:3", "/job:chief"]).build())
     assert 'spec.jobs.worker.deviceFilters: "/job:chief" names a job' in message
     assert '"/job:ps"' not in message
@@ -341,7 +343,7 @@ def test_message_names_the_job_and_the_task_whose_filter_is_wrong(objects: Objec
     assert "spec.jobs.worker.taskDeviceFilters.2: one names a task that the job does not have" in message
 
 
-def test_all_that_is_wrong_is_told_at_once(objects: Objects) -> None:
+def test_all_problems_are_reported_together(objects: Objects) -> None:
     manifest = worker_and_ps(filters=["ps"]).job("Chief").spec(rpcLayer="GRPC")
     message = refusal(objects, manifest.build())
     assert all(path in message for path in (f"{WORKER}.deviceFilters", 'spec.jobs."Chief"', "spec.rpcLayer"))

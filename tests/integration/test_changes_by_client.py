@@ -78,7 +78,7 @@ def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, obj
     assert client.get("digits")["spec"]["jobs"]["worker"]["replicas"] == 2
 
 
-def test_who_may_not_is_told_so(cli, control_plane):
+def test_missing_permission_is_reported(cli, control_plane):
     """The message names the permission, and the hint says what to do; no traceback."""
     nobody = str(control_plane.kubeconfig_for("somebody-without-rights"))
     for line in ("scale digits 3", "delete digits", "events digits", "wait digits", "apply -f -"):

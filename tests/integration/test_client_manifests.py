@@ -82,7 +82,7 @@ def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objec
     assert api.get(CLUSTERS, "digits")["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, objects: Objects, namespace):
+def test_edit_of_a_foreign_field_mentions_force_conflicts(api: KubernetesApi, objects: Objects, namespace):
     """The server would reject it without force."""
     api.apply(CLUSTERS, manifest())
     objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainTimeoutSeconds": 9}}}})
@@ -93,7 +93,7 @@ def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, o
     assert edit.notes[0].startswith("it needs --force-conflicts: ")
 
 
-def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, objects: Objects, namespace):
+def test_client_predicts_the_server_rejection(api: KubernetesApi, objects: Objects, namespace):
     """Without permission to change a cluster, the message is that of the server."""
     api.apply(CLUSTERS, manifest())
     change = {"spec": {"managedBy": "example.test/other"}}

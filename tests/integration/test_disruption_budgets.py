@@ -58,7 +58,7 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
     assert world.uid("c-ps-1") == uids["c-ps-1"]
 
 
-def test_pod_that_does_not_work_may_be_evicted(world, kubelet):
+def test_unready_pod_can_be_evicted(world, kubelet):
     """An unready task does not block a drain, for any budget."""
     launch_running(world, kubelet, "c", {"worker": keeping("100%")})
     await_healthy(world, "c-worker", 2)

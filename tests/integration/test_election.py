@@ -62,7 +62,7 @@ def test_the_server_keeps_what_is_written(control_plane, namespace, objects, mon
     assert objects.get(LEASES, namespace, "x")["metadata"]["labels"] == {"a": "b"}
 
 
-def test_the_server_refuses_who_comes_second(control_plane, namespace, objects, monkeypatch):
+def test_server_rejects_the_second_lease_writer(control_plane, namespace, objects, monkeypatch):
     async def story(ours: Lease) -> None:
         first = election.claim(None, me="me", duration=15, now=0)
         created = await ours.write(first)

@@ -249,7 +249,7 @@ def test_gang_is_placed_when_one_of_its_pods_is(gangs, form, kubelet):
     await_members(gangs, form, "c", dict.fromkeys(pods, ""))
 
 
-def test_waiting_gang_is_told_and_scaled(gangs, form):
+def test_waiting_gang_is_reported_and_scaled(gangs, form):
     """The status has the scheduler's message; scaling changes the PodGroup's count, giving up deletes it."""
     gangs.launch("c", {"worker": {"replicas": 3}}, scheduling=GANG)
     await_members(gangs, form, "c", {f"c-worker-{index}": "c.0" for index in range(3)})

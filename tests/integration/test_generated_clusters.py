@@ -65,7 +65,7 @@ def _misjudged(answer: _Answer) -> Iterator[str]:
         yield f"the refusal names none of the fields: {said[:700]}: {where}"
 
 
-def test_every_refusal_names_the_field(answers):
+def test_every_rejection_names_the_field(answers):
     """Valid ones are accepted; for those with a fault, a 4xx response names the field."""
     wrong = [one for answer in answers for one in _misjudged(answer)]
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])

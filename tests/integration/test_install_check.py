@@ -39,7 +39,7 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
     return run
 
 
-def test_check_tells_whether_an_operator_works_and_leaves_nothing(check: Check, operator, world: World, capsys):
+def test_check_reports_if_an_operator_runs_and_cleans_up(check: Check, operator, world: World, capsys):
     """Objects of a killed check do not block it; a forbidden create fails it with the server's message."""
     mark = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
     world.apply(tfcluster(NAME).metadata(labels=mark).spec(suspend=True).job("worker").build())
@@ -53,7 +53,7 @@ def test_check_tells_whether_an_operator_works_and_leaves_nothing(check: Check, 
     assert world.get(TFCLUSTERS, NAME) is None
 
 
-def test_check_that_may_not_create_a_cluster_is_refused(check: Check, operator, capsys):  # noqa: ARG001 - it must run
+def test_check_fails_without_permission_to_create_a_cluster(check: Check, operator, capsys):  # noqa: ARG001 - it must run
     assert check(INSTALL_CHECK_RULES[1:]) == 1
     assert "cannot create resource" in capsys.readouterr().err
 

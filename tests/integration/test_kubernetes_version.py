@@ -22,7 +22,7 @@ def test_server_is_of_the_version_that_was_asked_for(control_plane):
     assert told["gitVersion"] == binaries.kubernetes_version(os.environ.get(MINOR_VARIABLE, ""))
 
 
-def test_field_of_a_newer_kubernetes_is_refused_in_words(operator, world):  # noqa: ARG001 - the operator works
+def test_unknown_field_of_a_newer_kubernetes_is_reported(operator, world):  # noqa: ARG001 - the operator works
     """A template field that this server does not have blocks its job, and the status names the field."""
     world.launch("c", {"worker": {"template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}})
     if older_than("1.36"):
@@ -32,7 +32,7 @@ def test_field_of_a_newer_kubernetes_is_refused_in_words(operator, world):  # no
         world.await_pods_of("c", ["c-worker-0"])
 
 
-def test_field_of_a_feature_that_is_off_changes_nothing(operator, world, kubelet, audit):  # noqa: ARG001 - likewise
+def test_field_of_a_disabled_feature_is_ignored(operator, world, kubelet, audit):  # noqa: ARG001 - likewise
     """A field that the server drops is missing in the pods, and they are not re-created because of it."""
     require_kubernetes("1.36", "schedulingGroup")
     jobs = {"worker": {"replicas": 2, "template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}}

@@ -131,7 +131,7 @@ def test_documented_configuration_finds_the_operators(scraped):
         assert target["health"] == "up", target["lastError"]
 
 
-def test_promtool_has_nothing_to_say_of_the_metrics(lived, operators):
+def test_promtool_accepts_the_metrics(lived, operators):
     del lived  # each series that appears with its first event exists
     for process in operators:
         text, _ = process.scrape()

@@ -183,7 +183,7 @@ def refusal_of_a_dry_run(world: World, resource: str) -> str:
     return ""
 
 
-def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
+def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
     """While an unavailable webhook rejects pods, the status has its message, at the new generation."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
@@ -241,7 +241,7 @@ def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
     world.await_condition("c", "NameConflict", status="False")
 
 
-def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
+def test_policy_that_removes_annotations_causes_back_off(world, audit):
     """Pods that a policy keeps outdated are replaced repeatedly, and the status has the reason.
 
     test_holds has the back-off between the replacements.
@@ -258,7 +258,7 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
     assert world.condition("c", "Ready")["reason"] == "TasksNotReady"  # no kubelet runs the pod here
 
 
-def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
+def test_template_with_rejected_pods_keeps_the_old_pods(world, kubelet):
     """The API server validates the new pod before an old one is deleted: a rejection is reported, the pods stay."""
     jobs = {"worker": {"replicas": 2}, "ps": {}}
     uids = launch_running(world, kubelet, "c", jobs, updateStrategy={"type": "Recreate"})

@@ -198,7 +198,7 @@ def test_colocated_gang_has_its_places_in_one_zone(home):
     assert await_back(home, "c", "c-chief-0") == zone
 
 
-def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
+def test_colocated_gang_that_fits_no_zone_reserves_no_node(home):
     """Five tasks of a host each, in zones of two hosts: none is scheduled, and another cluster gets all nodes."""
     home.launch("large", {"worker": asking(5, 8)}, scheduling={"gang": {}, **NEAR})
     told = home.await_condition("large", "Ready", status="False", reason="WaitingForGang")["message"]
@@ -250,7 +250,7 @@ NEAR_TO_A_CACHE = {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelect
         (NEAR, "has a required podAffinity"),
     ],
 )
-def test_wrong_places_are_refused_at_admission(home, scheduling, words):
+def test_invalid_scheduling_is_rejected_at_admission(home, scheduling, words):
     worker = asking(1, 0)
     if scheduling is NEAR:
         worker["template"]["spec"]["affinity"] = NEAR_TO_A_CACHE
@@ -259,7 +259,7 @@ def test_wrong_places_are_refused_at_admission(home, scheduling, words):
     assert words in str(refused.value.body).replace('\\"', '"')
 
 
-def test_rules_that_the_server_cannot_compare_are_told(home):
+def test_conflicting_spread_rules_are_reported(home):
     """The rules of the template and of spread contradict each other: no pod is created, the status has the reason."""
     worker = asking(1, 0)
     rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}

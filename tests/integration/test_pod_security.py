@@ -55,7 +55,7 @@ def messages(world: World) -> str:
 
 
 @pytest.mark.parametrize(("level", "refused", "taken", "named"), STANDARDS)
-def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refused, taken, named):  # noqa: PLR0917 - fixtures, by name
+def test_rejection_is_reported_and_can_be_fixed(world: World, kubelet, operator, level, refused, taken, named):  # noqa: PLR0917 - fixtures, by name
     """The condition names the standard and each violation; with another template the pods are created."""
     enforce(world, level)
     pid = operator.pid
@@ -77,7 +77,7 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     assert operator.pid == pid
 
 
-def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
+def test_rejected_pods_are_tried_one_by_one(world: World, audit: AuditLog):
     enforce(world, "restricted")
     world.launch("c", {"worker": {"replicas": 50}})
     world.await_condition("c", "Ready", status="False", reason="Rejected")

@@ -56,7 +56,7 @@ def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet, objects)
     assert ("rights", "ok") in found
 
 
-def test_who_may_only_read_tfclusters_gets_no_traceback(tfcluster, world, control_plane, kubectl):
+def test_user_who_can_only_read_tfclusters_gets_partial_output(tfcluster, world, control_plane, kubectl):
     """A user with one permission gets counts without pods, and unknown checks."""
     user = "only-looks"
     namespace = ["-n", world.namespace]

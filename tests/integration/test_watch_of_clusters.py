@@ -64,7 +64,7 @@ def create(objects: Objects, namespace: str, name: str) -> None:
     objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
 
 
-def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process: OperatorProcess):
+def test_crd_can_be_created_late_deleted_and_recreated(things: Objects, process: OperatorProcess):
     process.start(wait=False)
     eventually(lambda: "does not know the kind" in process.tail(), what="it says what it waits for")
     eventually(process.readiness, lambda answer: answer == "503", what="it is not ready")
@@ -80,7 +80,7 @@ def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process
     assert "Traceback" not in process.tail(characters=100_000)
 
 
-def test_a_closed_namespace_keeps_no_other_from_being_served(own_server, things: Objects, process: OperatorProcess):
+def test_forbidden_namespace_does_not_block_another(own_server, things: Objects, process: OperatorProcess):
     """With permissions in one of two namespaces the operator is ready and serves it, and the other once permitted."""
     define(things)
     bind(things, USER, "b", "ClusterRole", USER)

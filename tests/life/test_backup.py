@@ -46,7 +46,7 @@ def test_finished_training_stays_finished(operator, world, kubelet):
     assert status["completionTime"] == ended["completionTime"]
 
 
-def test_running_training_goes_on_from_its_status(operator, world, kubelet):
+def test_restored_status_lets_training_continue(operator, world, kubelet):
     """Restored with its status, a running cluster gets pods again, except for a completed task."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-worker-1")

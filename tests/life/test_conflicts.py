@@ -86,7 +86,7 @@ def test_conflict_of_two_clusters_for_one_pod_name(world):
     assert world.await_pods(["a-b-c-0"])["a-b-c-0"]["metadata"]["ownerReferences"][0]["name"] == "a-b"
 
 
-def test_conflict_of_one_cluster_leaves_the_others_at_work(world):
+def test_conflict_of_one_cluster_does_not_block_others(world):
     """While one cluster is blocked, another one of the namespace is created and scaled."""
     world.objects.create(SERVICES, world.namespace, foreign(SERVICES, "stuck", {}))
     world.launch("stuck", {"worker": {}})
@@ -113,7 +113,7 @@ def test_conflict_with_a_pod_made_later_over_a_deleted_one(world):
     assert essence(world.get(PODS, "c-worker-0")) == before
 
 
-def test_conflict_with_a_surplus_name_is_none(world):
+def test_foreign_pod_at_an_undeclared_index_is_not_a_conflict(world):
     """A pod of another owner at an undeclared index is not a conflict, and scaling never deletes it."""
     pod = foreign(PODS, "c-worker-2", OURS_BY_LABEL)
     before = essence(world.objects.create(PODS, world.namespace, pod))

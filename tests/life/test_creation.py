@@ -358,7 +358,7 @@ def test_creation_of_an_empty_job(world, operator):  # noqa: ARG001 - it must ru
     assert sorted(world.config_maps()) == ["c-chief", "c-worker"]
 
 
-def test_creation_of_twenty_clusters_at_once(world, operator):  # noqa: ARG001 - it must run
+def test_twenty_clusters_are_created_concurrently(world, operator):  # noqa: ARG001 - it must run
     names = [f"c{i:02}" for i in range(20)]
     for name in names:
         world.launch(name, {"worker": {"replicas": 2}})

@@ -207,7 +207,7 @@ def test_ttl_takes_everything_along(world, kubelet):
     )
 
 
-def test_ttl_of_a_reborn_cluster_is_its_own(world, kubelet):
+def test_recreated_cluster_gets_a_fresh_ttl(world, kubelet):
     launch_running(world, kubelet, "c", {"worker": {}}, ttlSecondsAfterFinished=0)
     kubelet.succeed("c-worker-0")
     world.await_removed("c")

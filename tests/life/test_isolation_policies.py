@@ -33,7 +33,7 @@ def await_policies(world, *names: str) -> None:
 
 
 @pytest.mark.usefixtures("garbage_collector")
-def test_cluster_that_says_nothing_is_closed_to_strangers(world):
+def test_isolation_is_enabled_by_default(world):
     """By default, the tasks' port is closed to other pods; the policy is deleted with the cluster."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
@@ -79,7 +79,7 @@ def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world
     assert {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()} == pods
 
 
-def test_scaling_changes_no_policy(world):
+def test_scaling_does_not_write_policies(world):
     """Existing policies select the labels of the added tasks."""
     world.launch("c", FILTERED, isolation={"mode": "DeviceFilters"})
     world.await_settled("c")

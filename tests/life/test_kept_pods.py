@@ -182,7 +182,7 @@ def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
-def test_marks_that_others_change_are_put_right(world, kubelet):
+def test_edited_kept_marks_are_restored(world, kubelet):
     """A kept pod gets its mark back, and a running pod loses one: otherwise its failure would not be counted."""
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])

@@ -97,7 +97,7 @@ def test_a_launch_tells_the_chief_once(world, audit):
     assert "incarnations" not in world.view("c", "worker")
 
 
-def test_a_new_pod_is_told_to_the_chief_and_to_nobody_else(world, kubelet, audit):
+def test_replaced_pod_updates_only_the_chief_view(world, kubelet, audit):
     """The chief's view names the new pod; the chief's pod is notified, no other is changed, and the epoch stays."""
     uids = launch_running(world, kubelet, "c", JOBS)
     await_known(world, uids)

@@ -150,7 +150,7 @@ def await_owned_by(world: World, uid: str) -> None:
 
 
 @pytest.mark.usefixtures("operator")
-def test_idle_writes_nothing(world, audit):
+def test_idle_cluster_is_not_written(world, audit):
     """The creation and deletion of another cluster do not affect this one."""
     world.launch("c", FILTERED)
     world.await_settled("c")
@@ -168,7 +168,7 @@ def test_idle_writes_nothing(world, audit):
     assert about(audit, world, position, "c") == [("patch", "tfclusters/status", "c")], "the answer to our edit"
 
 
-def test_restart_writes_nothing(world, operator, audit, kubelet):
+def test_restart_does_not_write_objects(world, operator, audit, kubelet):
     world.launch("c", FILTERED)
     world.launch("asleep", {"worker": {"replicas": 2}}, suspend=True)
     world.await_settled("c")
@@ -352,7 +352,7 @@ def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
 
 
 @pytest.mark.usefixtures("operator")
-def test_events_tell_what_was_done(world):
+def test_events_report_the_actions(world):
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
 

@@ -77,7 +77,7 @@ def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):
     assert uid_of(running, "c-worker-1") == old
 
 
-def test_replacing_changes_no_view(running, kubelet):
+def test_replacing_a_pod_does_not_change_views(running, kubelet):
     """A replaced pod keeps its address: no ConfigMap is written and no other pod is notified."""
     config_map = running.config_maps()["c-worker"]["metadata"]["resourceVersion"]
     neighbour = running.demand(PODS, "c-worker-0")["metadata"]["annotations"]
@@ -115,7 +115,7 @@ def test_replacing_waits_for_a_terminating_pod(running, kubelet):
     await_replacement(running, "c-worker-0", old)
 
 
-def test_replacing_all_pods_at_once(running, kubelet):
+def test_all_pods_are_replaced_together(running, kubelet):
     before = {name: uid_of(running, name) for name in task_names("c", worker=2)}
     for name in before:
         running.delete(PODS, name)

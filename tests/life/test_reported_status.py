@@ -128,7 +128,7 @@ def test_status_transition_time_stays_while_the_status_does(world):
     assert world.condition("c", "NameConflict")["observedGeneration"] == 2
 
 
-def test_status_keeps_a_condition_of_somebody_else(world):
+def test_status_keeps_foreign_conditions(world):
     world.launch("c", {"worker": {"replicas": 1}})
     conditions = world.await_settled("c")["status"]["conditions"]
     foreign = {
@@ -148,7 +148,7 @@ def test_status_keeps_a_condition_of_somebody_else(world):
     assert world.condition("c", "example.test/Audited").get("reason") == "Seen"
 
 
-def test_status_edited_by_hand_is_put_right(world, kubelet):
+def test_edited_status_is_corrected(world, kubelet):
     """After an edit by a user, the next event restores the status."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")

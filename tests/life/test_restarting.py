@@ -85,7 +85,7 @@ def test_restart_waits_and_says_until_when(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
-def test_restart_tells_what_killed_the_task(world, kubelet):
+def test_restart_reports_the_cause(world, kubelet):
     """The status has the task, the cause in one word, the exit code, the time and the end of the program's log."""
     ends = {
         "oom": (137, "OOMKilled", "", "OOMKilled"),
@@ -213,7 +213,7 @@ def test_restart_of_a_scope_runs_completed_tasks_again(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
-def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
+def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
     """While a scope backs off, none of its pods is created, and Ready says when they will be."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
     world.await_condition("c", "Ready", status="True")
@@ -290,7 +290,7 @@ def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
-def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
+def test_back_off_survives_deletion_of_the_failed_pod(world, kubelet):
     """Deleting a failed pod neither shortens its task's back-off nor turns the failure into a disruption."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")

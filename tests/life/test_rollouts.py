@@ -180,7 +180,7 @@ def test_rolling_update_undone_before_it_ends(world, kubelet):
     assert world.uid("c-worker-0") == uids["c-worker-0"]
 
 
-def test_on_delete_waits_for_somebody(world, kubelet):
+def test_on_delete_waits_for_deletion_of_the_pods(world, kubelet):
     """OnDelete leaves the pods and says so; a deleted pod is re-created from the new template."""
     uids = launch_running(
         world, kubelet, "c", {"worker": {"replicas": 2}}, updateStrategy={"type": "OnDelete"}, backoffLimit=0
@@ -222,7 +222,7 @@ HARMLESS: dict[str, Object] = {
 }
 
 
-def test_edit_that_changes_no_pod_rolls_nothing(world, kubelet):
+def test_edit_unrelated_to_pods_does_not_start_a_rollout(world, kubelet):
     """Scaling, filters, policies, limits and the TFCluster's own metadata do not affect pods."""
     names = {fact: f"c{number}" for number, fact in enumerate(HARMLESS)}
     jobs = {"worker": {"replicas": 2, "maxReplicas": 4}, "ps": {}}

@@ -226,7 +226,7 @@ def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
     assert uids(world)["c-chief-0"] == before["c-chief-0"]
 
 
-def test_edit_of_a_template_changes_no_view(world):
+def test_template_edit_does_not_change_membership(world):
     """A template edit does not change membership: only the chief's ConfigMap is written, and the epoch stays."""
     launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = versions(world)
@@ -302,7 +302,7 @@ def test_suspend_deletes_pods_and_keeps_the_rest(world):
     assert world.condition("c", "Ready")["status"] == "False"
 
 
-def test_suspend_from_the_start_makes_no_pods(world):
+def test_cluster_created_suspended_does_not_create_pods(world):
     """A cluster that is created suspended gets its Service and ConfigMaps, and no pod is ever created."""
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
@@ -343,7 +343,7 @@ def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
 
 
 @pytest.mark.server
-def test_edit_while_a_scale_subresource_would_break_a_filter_is_refused(world):
+def test_scale_subresource_cannot_exceed_max_replicas(world):
     """The same rules validate /scale and an edit: it cannot exceed maxReplicas."""
     from kubernetes.client.exceptions import ApiException
 

@@ -90,7 +90,7 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
         ),
     ],
 )
-def test_tf_config_that_makes_no_sense_is_refused(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
+def test_invalid_tf_config_settings_are_rejected(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
     """A manifest with one fault is rejected with a message that has its path and the remedy."""
     message = refusal(objects, manifest)
 
@@ -128,7 +128,7 @@ def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("operator")
-def test_every_task_is_told_what_the_resolver_would_say(world):
+def test_every_task_gets_the_tf_config_of_the_resolver(world):
     """In each main container, also with filters, and for an evaluator, which sees itself; in no other container."""
     seen = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"2": ["/job:ps", "/job:worker/task:0"]}}
     beside = {"name": "beside", "image": IMAGE}
@@ -160,7 +160,7 @@ def test_every_task_is_told_what_the_resolver_would_say(world):
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_resize_replaces_no_pod_and_who_starts_later_knows_of_it(world, kubelet):
+def test_resize_only_updates_tf_config_of_new_pods(world, kubelet):
     """Running pods keep the variable; a new task and a restarted one have the current cluster."""
     pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=0, **SET)
     world.await_condition("c", "Ready", status="True")

@@ -55,7 +55,7 @@ def resting(world, kubelet) -> list[str]:
     return [cluster["metadata"]["name"] for cluster in world.objects.list(TFCLUSTERS, world.namespace)]
 
 
-def test_steady_state_writes_nothing(world, resting, audit, operator):
+def test_steady_state_does_not_write(world, resting, audit, operator):
     """The operator does not write about clusters that only wait, before and after its own restart."""
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
     await_another_pass(world, *resting)

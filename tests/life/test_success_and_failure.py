@@ -152,7 +152,7 @@ def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
     world.await_ended("c", "Failed", "TaskFailed")
 
 
-def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
+def test_edit_after_the_end_is_ignored_and_reported(world, kubelet, operator):
     """Scaling, a new template and suspend do not affect a finished cluster, and Ready and Suspended say so."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
     kubelet.fail("c-worker-1")
@@ -246,7 +246,7 @@ def test_clean_up_survives_a_crash(world, kubelet, operator):
     await_pods_left(world, kubelet, "c", ["c-chief-0"])
 
 
-def test_end_is_told_by_one_event(world, kubelet):
+def test_end_has_one_event(world, kubelet):
     """The end has its own event: Normal for success, a Warning for failure."""
     launch_running(world, kubelet, "good", {"worker": {}})
     launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}})
@@ -275,7 +275,7 @@ def test_evaluator_looks_on(world, kubelet):
     world.await_ended("c", "Succeeded")
 
 
-def test_managed_by_this_operator_is_made(world):
+def test_managed_by_this_operator_is_reconciled(world):
     world.launch("c", {"worker": {}}, managedBy="tfcluster.dev/tfcluster-operator")
     world.await_settled("c")
 
@@ -298,7 +298,7 @@ def test_managed_by_another_is_left_alone(world, audit):
     assert [r.name for r in requests[ours:] if (r.verb, r.target) == ("create", "pods")] != []
 
 
-def test_pods_of_a_finished_cluster_may_be_deleted(world, kubelet):
+def test_deleted_pods_of_a_finished_cluster_stay_deleted(world, kubelet):
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {}}, cleanPodPolicy="None")
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded")

@@ -20,7 +20,7 @@ def delete_soon(world: World, pod: str) -> None:
     world.objects.delete(PODS, world.namespace, pod, grace_seconds=1)
 
 
-def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audit):
+def test_stuck_pod_is_reported_and_force_deleted_if_allowed(world, kubelet, audit):
     """The reason is StuckTerminating; with forceDeleteAfterSeconds the pod is deleted by force and replaced.
 
     In both cases it is a disruption: it is not counted as a failure, and its name is not used again before the pod is

@@ -95,7 +95,7 @@ def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_parameter_servers_train_heal_and_are_told_of_more_workers(play) -> None:
+def test_parameter_server_training_recovers_and_scales_up(play) -> None:
     """ParameterServerStrategy continues while a worker is killed and two more are added; Ctrl-C leaves nothing."""
     run = play("parameter-server.yaml")
 

@@ -120,7 +120,7 @@ def test_device_filters_open_exactly_the_pairs_that_they_join(cluster):
 
 @SOME
 @given(cluster=clusters)
-def test_mode_cluster_lets_in_every_task_of_the_cluster_and_nobody_else(cluster):
+def test_mode_cluster_admits_only_tasks_of_the_cluster(cluster):
     """All pairs of the cluster's tasks; no pod of another cluster or namespace, and no address."""
     cluster = isolated(cluster, "Cluster")
     policies, tasks = policies_of(cluster), tasks_of(cluster)
@@ -147,7 +147,7 @@ def test_only_the_ports_that_are_meant_are_closed(cluster, mode, port):
 
 @SOME
 @given(cluster=clusters)
-def test_who_is_allowed_besides_gets_in_and_opens_the_way_for_nobody_else(cluster):
+def test_allow_from_admits_only_the_selected_peers(cluster):
     """Each peer of allowFrom reaches each task; a pod that none of them selects does not."""
     policies = policies_of(cluster)
     allowed = {

@@ -140,7 +140,7 @@ def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
 
 @MANY
 @given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
-def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoils):
+def test_every_spoiled_world_converges_to_a_fresh_one(edit, spoils):
     """After any deletion, edit, relabelling, addition or failure, and any change of the spec, the end is the same."""
     before, after = edit
     world = settled(before)
@@ -165,7 +165,7 @@ def _holds_surplus(world: InMemoryWorld) -> bool:
 
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
-def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils, data):
+def test_crash_between_two_writes_does_not_change_the_result(edit, spoils, data):
     """Any part of a plan, in the order of groups and any order of actions, leads to the same world and epochs."""
     before, after = edit
     spoils = [one for one in spoils if one.what != "drop our labels"]
@@ -283,7 +283,7 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
 
 @MANY
 @given(edit=edits, spoils=spoilings("runs", "give a cluster IP", "delete", "loses a GPU", most=3))
-def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
+def test_remaining_pods_are_notified_before_a_surplus_pod_is_deleted(edit, spoils):
     """When the next action deletes an undeclared pod, every remaining pod was notified of its view.
 
     If a view cannot be published, the deletion does not wait for it.
@@ -358,7 +358,7 @@ def test_the_chief_knows_the_pod_of_each_task_in_the_end(edit, spoils):
 
 @SOME
 @given(edit=edits)
-def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
+def test_edit_that_keeps_a_view_does_not_write_it(edit):
     """A view's text changes exactly when its membership, filters or accelerators do, and only then its epoch."""
     before, after = edit
     world = settled(before)

@@ -148,7 +148,7 @@ _PASSES = st.lists(
 
 @MANY
 @given(marks=_MARKS, passes=_PASSES, workers=st.integers(1, 3))
-def test_a_key_never_has_two_passes_at_once_and_every_mark_is_followed_by_one(marks, passes, workers):
+def test_reconciles_of_a_key_never_overlap_and_follow_every_mark(marks, passes, workers):
     async def scenario() -> tuple[list[str], dict[str, float], dict[str, float]]:
         clock = asyncio.get_running_loop().time
         running: set[str] = set()

@@ -133,7 +133,7 @@ def test_equal_neighbours_share_one_range(cluster):
 
 @MANY
 @given(cluster=clusters)
-def test_every_pod_is_told_of_the_file_it_reads(cluster):
+def test_every_pod_is_notified_of_its_own_file(cluster):
     """A task with its own filters reads its own file, every other task the job's."""
     world = InMemoryWorld()
     world.settle(cluster)
@@ -216,7 +216,7 @@ _PATHS = st.lists(
 
 @MANY
 @given(view=_VIEWS, path=_PATHS, value=_JSON)
-def test_a_view_with_any_part_replaced_is_read_or_refused(view, path, value):
+def test_modified_view_is_read_or_rejected(view, path, value):
     """For any JSON anywhere in a view, load returns a view or raises a ContractError, and nothing else."""
     document = json.loads(contract.dump(view))
     *way, last = path

@@ -55,7 +55,7 @@ def test_manifest_names_a_place_for_every_object(release):
         assert one["metadata"].get("namespace") == home, one["kind"]
 
 
-def test_manifest_is_no_releases_of_helm(release):
+def test_manifest_is_free_of_helm_metadata(release):
     """It neither names helm as the owner of objects nor has hooks."""
     text = (release / "install.yaml").read_text()
 

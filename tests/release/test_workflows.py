@@ -28,7 +28,7 @@ def steps(name: str) -> list[dict]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
-def test_actionlint_finds_nothing():
+def test_actionlint_passes():
     """The workflows are valid: keys, expressions, contexts and events."""
     from scripts.release import tools
 
@@ -36,7 +36,7 @@ def test_actionlint_finds_nothing():
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-def test_zizmor_finds_nothing():
+def test_zizmor_passes():
     """No injection, no broad permission, no left credential, nothing unpinned; the check works offline."""
     from scripts.release import tools
 
@@ -55,7 +55,7 @@ def test_actions_are_pinned_with_their_version(workflow):
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_checkouts_keep_no_credentials(workflow):
+def test_checkouts_do_not_persist_credentials(workflow):
     """No later step finds the token in the checkout; zizmor permits an explicit request for it."""
     checkouts = [step for step in steps(workflow.name) if step.get("uses", "").startswith("actions/checkout@")]
 

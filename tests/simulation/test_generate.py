@@ -28,7 +28,7 @@ def test_sample_has_the_named_plans() -> None:
     assert set(_PLANS[2:9]) <= set(sampled(_PLANS, _PLANS[2:9]))
 
 
-def test_new_plan_changes_no_other_choice() -> None:
+def test_new_plan_does_not_change_other_choices() -> None:
     new = Plan("leave", _WRITES[0], "409")
 
     assert sampled([new, *_PLANS], []) == [new, *sampled(_PLANS, [])]

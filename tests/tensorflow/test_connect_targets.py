@@ -69,21 +69,21 @@ def test_own_resolver_gives_task_filters_and_protocol(cluster, given, task, more
 
 
 @pytest.mark.parametrize("master", ["h:2", "grpc://h", "nobody:1"])
-def test_master_that_is_nobody_is_refused(master):
+def test_unknown_master_is_rejected(master):
     with pytest.raises(ConnectError, match="is not the address of any task"):
         target(simple(master))
     assert target(simple(master), master=False).master is None
 
 
 @pytest.mark.parametrize("master", ["", "local"])
-def test_local_resolver_is_nothing_to_connect_to(master):
+def test_local_resolver_does_not_connect(master):
     """A resolver of TensorFlow's whose master is empty or "local" connects to nothing, as in TensorFlow."""
     assert target(simple(master)) is None
     connect_to_cluster(simple(master))
 
 
 @pytest.mark.parametrize("cluster", [JOBS, SPEC.as_cluster_def(), None, "h:22"])
-def test_what_is_no_cluster_is_refused(cluster):
+def test_dict_or_cluster_def_is_rejected(cluster):
     """A dict or a ClusterDef is rejected as in TensorFlow; the error names the class method for it."""
     with pytest.raises(ArgumentError, match=r"from_spec\(\) takes a dict or a ClusterDef"):
         connect_to_cluster(cluster)
@@ -111,14 +111,14 @@ def test_tensorflows_classes_make_a_resolver():
 
 
 @pytest.mark.parametrize("given", [{"job": "worker", "index": 2}, {"job": "ps"}, {"index": 1}])
-def test_task_that_cannot_be_is_refused(given):
+def test_task_outside_the_cluster_is_rejected(given):
     """A process is a task in the ClusterSpec, or task 0 of a job outside of it."""
     with pytest.raises(NoSuchTaskError):
         target(SPEC, **given)
 
 
 @pytest.mark.parametrize("task", [(), ("evaluator", 0), ("chief", 3)])
-def test_resolver_without_a_place_in_the_cluster_is_refused(task):
+def test_resolver_without_a_task_needs_an_explicit_job(task):
     """A TFClusterResolver whose task is unknown or not in the ClusterSpec needs an explicit job outside of it."""
     resolver = TFClusterResolver.from_spec(JOBS, *task)
     with pytest.raises(CoordinatorNotInClusterError, match="job_name='localhost'"):

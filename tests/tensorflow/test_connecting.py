@@ -118,7 +118,7 @@ print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
     ]
 
 
-def test_changed_cluster_is_refused(make_cluster):
+def test_changed_cluster_is_rejected(make_cluster):
     """A second connect after the view got a task, or other filters, is rejected, and the old cluster still works.
 
     A reset is rejected too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
@@ -316,7 +316,7 @@ def tried(address: str) -> None:
         server.accept()[0].close()
 
 
-def test_own_port_that_is_taken_is_refused(make_cluster):
+def test_own_port_in_use_is_rejected(make_cluster):
     """If the chief's pod already serves, the error comes before TensorFlow's; with a free port it connects."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("chief", "worker")
@@ -351,7 +351,7 @@ with tf.device("/job:worker/task:0"):
     assert json.loads(cluster.await_line(chief, "2.0")) == 2.0
 
 
-def test_what_tensorflow_refuses_is_an_error_of_ours(make_cluster):
+def test_tensorflow_connection_failure_raises_connect_error(make_cluster):
     cluster = make_cluster(jobs={"chief": 1})
     done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", 'timeout=120, protocol="nothing"'))
     assert "ConnectError: TensorFlow cannot connect /job:chief/task:0 to tests/loopback" in done.stderr

@@ -117,7 +117,7 @@ def test_filters_show_what_the_runtime_shows(asked, told):
     assert len(set(kept)) >= 8
 
 
-def test_filters_that_the_runtime_refuses_are_refused(told):
+def test_filters_that_the_runtime_rejects_are_rejected(told):
     assert told["refused"] == {
         # The message ends at the end of a C string.
         text: "Invalid filter: " + text.partition("\0")[0]

@@ -94,7 +94,7 @@ print(json.dumps([strategy.extended.worker_devices, told]))
 """
 
 
-def test_multi_worker_mirrored_strategy_gets_no_device_that_is_not_there(make_cluster):
+def test_multi_worker_mirrored_strategy_ignores_missing_gpus(make_cluster):
     """The strategy uses the granted GPUs that the process can use, here none, and one warning says so."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 1}, limits={"worker": {"nvidia.com/gpu": 2}})
     devices, told = json.loads(cluster.program(DEVICES, "worker", 0))

@@ -120,7 +120,7 @@ def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram
     program.do(f"while not {processes} <= set(tell(schedule(30, of=later))['where']):\n    pass\ndel later")
 
 
-def test_worker_goes_while_closures_run(program: RunningProgram, third: int):
+def test_worker_is_removed_while_closures_run(program: RunningProgram, third: int):
     """A removed worker finishes its closure; nothing is lost or done twice, and its thread ends.
 
     The coordinator notifies it of its release, so that its server can exit.
@@ -170,7 +170,7 @@ except errors.TasksBusyError as error:
 
 
 @pytest.mark.parametrize("count", [0, 90])
-def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, third: int, count: int):
+def test_removed_worker_that_hangs_does_not_block(program: RunningProgram, third: int, count: int):
     """With a closure or without: TensorFlow would send it a goodbye, and all others would wait for it."""
     program.do("result = tell(schedule(30))")
     os.kill(third, signal.SIGSTOP)
@@ -276,7 +276,7 @@ except tf.errors.InvalidArgumentError as error:
     assert "/job:ps/replica:0/task:0" in message
 
 
-def test_task_beyond_the_filters_is_refused(program: RunningProgram):
+def test_task_without_declared_filters_is_rejected(program: RunningProgram):
     cluster = program.cluster
     cluster.serve(("ps", cluster.add_task("ps")))
     cluster.add_task("ps")  # the filters were declared up to the second
@@ -289,7 +289,7 @@ def test_task_beyond_the_filters_is_refused(program: RunningProgram):
     assert "has no device filters" in refused
 
 
-def test_two_resizes_at_once_are_both_right(program: RunningProgram, third: int):
+def test_concurrent_resizes_are_both_correct(program: RunningProgram, third: int):
     told = program.do(
         f"""
 jobs = {program.cluster.addresses}
@@ -318,7 +318,7 @@ result = [raised, tell(values), worker_threads()]
     assert len(threads) == 3
 
 
-def test_closure_that_fails_meanwhile_fails_as_ever(program: RunningProgram):
+def test_failing_closure_during_a_resize_still_raises(program: RunningProgram):
     third = program.grow()
 
     told = program.do(
@@ -421,7 +421,7 @@ for limit in (3, 12, 48):  # on a busy machine TensorFlow is not asked within a 
     program.do(f"takes({server.pid})")
 
 
-def test_table_for_a_worker_that_hangs_holds_up_nobody(program: RunningProgram):
+def test_table_for_a_hung_worker_does_not_block_others(program: RunningProgram):
     """The data of a table is not sent to a worker under Python's lock: other workers and threads continue."""
     program.do("resize(coordinator, resolver, timeout=60)\nwhile len(tell(schedule(12))['where']) < 2:\n    pass")
     process = program.cluster.process("worker", 1)
@@ -442,7 +442,7 @@ while not all(value._status_available_event.is_set() for value in values):
     program.do(f"takes({process.pid})")
 
 
-def test_task_that_never_listens_changes_nothing(program: RunningProgram):
+def test_task_that_never_listens_leaves_the_cluster_unchanged(program: RunningProgram):
     """A task that does not listen is awaited until the timeout; the error names it, and nothing was changed."""
     program.cluster.add_task("worker")
     program.publish()
@@ -464,7 +464,7 @@ except errors.TasksUnreachableError as error:
     assert told[3] == 30
 
 
-def test_worker_with_other_gpus_is_refused(program: RunningProgram):
+def test_worker_with_another_gpu_count_is_rejected(program: RunningProgram):
     """A worker with another number of GPUs than the strategy was built for is not added, and TensorFlow drops it."""
     program.grow()
 
@@ -487,7 +487,7 @@ while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_l
     assert gain == 30
 
 
-def test_other_things_are_refused(program: RunningProgram):
+def test_invalid_arguments_are_rejected(program: RunningProgram):
     """Invalid coordinators, resolvers and times, and a cluster with other jobs."""
     told = program.do(
         """

@@ -58,7 +58,7 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
     assert program.do("result = worker_threads()") == ["WorkerClosureProcessingLoop-0"]
 
 
-def test_listening_workers_wait_for_nobody(program: RunningProgram):
+def test_listening_workers_start_before_a_late_worker(program: RunningProgram):
     """A listening worker accepts closures while the one above it does not listen; then the epoch is followed."""
     program.do(FOLLOW)
     (third,) = program.serve("worker", 1)
@@ -75,7 +75,7 @@ def test_listening_workers_wait_for_nobody(program: RunningProgram):
     assert changed == ["/job:worker/task:2", "/job:worker/task:3"]
 
 
-def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
+def test_worker_whose_pod_was_replaced_is_released(program: RunningProgram):
     """A closure on a worker that hangs is repeated on another one as soon as the view names another pod for it.
 
     The new one accepts closures when it listens. Without the view TensorFlow would wait for the old one forever.
@@ -100,7 +100,7 @@ def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
     program.do("following.close()")
 
 
-def test_refusals_and_errors_are_told(program: RunningProgram):
+def test_rejected_changes_and_errors_are_reported(program: RunningProgram):
     """A change that is not followed reaches the callback and ``error``; the next followed one clears it."""
     cluster = program.cluster
     program.do("changes = []\nfollowing = follow(coordinator, resolver, on_change=changes.append)")

@@ -20,7 +20,7 @@ from tfcluster_resolver.elastic.plan import Change
 RESOLVER = ROOT / "resolver" / "tfcluster_resolver"
 
 
-def test_unknown_tensorflow_is_refused(make_cluster):
+def test_unsupported_tensorflow_is_rejected(make_cluster):
     """An untested version, and one that lacks any name that is used, is rejected before anything else.
 
     The unmodified one is accepted: then the error is about the argument, such as a strategy that TensorFlow cannot
@@ -103,7 +103,7 @@ def _is_self(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == "self"
 
 
-def test_machine_that_vanishes_stops_nobody(tmp_path: Path):
+def test_lost_machine_does_not_block_others(tmp_path: Path):
     """A worker's machine drops every packet; the others continue, and the new one accepts closures once it listens.
 
     TensorFlow alone continues when the kernel closes the old connection, after minutes; the limit is far above the
@@ -166,7 +166,7 @@ class Slow:
         """Nothing is open."""
 
 
-def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
+def test_change_requested_while_tensorflow_is_busy_is_applied():
     """After a lost worker TensorFlow updates its cluster; a change requested in the meantime is applied."""
     running: Any = Slow()
     engine = ElasticEngine(running)
@@ -189,7 +189,7 @@ def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
         engine.stop()
 
 
-def test_change_that_was_made_is_never_taken_back():
+def test_applied_change_is_never_reverted():
     """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
     running: Any = Slow()
     running.go_on.set()

@@ -124,7 +124,7 @@ def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
     assert list(Path(saved).glob("checkpoint-*"))
 
 
-def test_worker_that_has_not_come_yet_keeps_nobody_waiting(make_cluster, tmp_path):
+def test_pending_worker_does_not_block_training(make_cluster, tmp_path):
     """While a new worker's pod is pending, training continues; it restarts when the worker listens."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 1})
     saved, program = str(tmp_path / "saved"), tmp_path / "train.py"

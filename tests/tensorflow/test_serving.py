@@ -52,7 +52,7 @@ def test_signal_ends_the_server_as_process_one(make_cluster):
         assert server.wait(DEADLINE) == 143
 
 
-def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_cluster):
+def test_leaving_server_exits_when_the_coordinator_releases_it(make_cluster):
     """It exits with 0 only if it leaves and the coordinator's message is for this server, not for an earlier one."""
     cluster = make_cluster(jobs={"worker": 2})
     word = released(cluster.addresses["worker"][1])
@@ -120,14 +120,14 @@ def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
     assert server.returncode == 0
 
 
-def test_tensorflow_aborts_for_the_job_that_serve_refuses(make_cluster):
+def test_tensorflow_aborts_for_the_job_that_serve_rejects(make_cluster):
     cluster = make_cluster(jobs={"my-worker": 1})
     address = cluster.addresses["my-worker"][0]
     theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
     assert cluster.run("my-worker", 0, "-c", theirs).returncode == -signal.SIGABRT
 
 
-def test_rpc_layer_that_tensorflow_does_not_have_is_refused(make_cluster):
+def test_unsupported_rpc_layer_is_rejected(make_cluster):
     cluster = make_cluster(jobs={"worker": 1})
     change_view(cluster, lambda view: view.update(rpcLayer="pigeon"))
     done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "serve")

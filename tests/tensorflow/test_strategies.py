@@ -205,7 +205,7 @@ def test_dtensor_finds_its_clients_in_the_view(make_cluster):
     assert told == [{"devices": 2, "sum": 6.0}] * 2
 
 
-def test_coordination_service_is_refused(monkeypatch):
+def test_coordination_service_is_rejected(monkeypatch):
     """Connecting with any text that requests the service is rejected immediately, with the alternatives."""
     monkeypatch.setenv("TF_PSS_ENABLE_COORDINATION_SERVICE", "0")
     with pytest.raises(ConnectError, match=r"TF_PSS_ENABLE_COORDINATION_SERVICE is set.*Unset it"):
@@ -252,7 +252,7 @@ def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
     cluster.await_line(cluster.start(job, index, "-c", SERVE_NAMED, str(place), SERVE), "serving data as")
 
 
-def test_data_are_made_by_the_data_workers_also_by_one_that_comes_later(make_cluster, tmp_path):
+def test_data_workers_serve_data_also_when_added_later(make_cluster, tmp_path):
     """The chief finds the dispatcher in the view, and gets data of both data workers, and of a third that is added."""
     cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "dispatcher": 1, "dataworker": 2})
     serve(cluster, tmp_path, "dispatcher", 0)

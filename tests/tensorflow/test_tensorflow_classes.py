@@ -34,7 +34,7 @@ def test_resolver_is_tensorflows_when_ours_comes_first(make_cluster):
     assert printed == "1\n0\nset()\nTrue True True\nTrue True\nTrue\n"
 
 
-def test_reading_alone_imports_no_tensorflow(make_cluster):
+def test_reading_a_view_does_not_import_tensorflow(make_cluster):
     loaded = "print('tensorflow' in sys.modules)\n"
     text = OURS + READ + loaded + "resolver.cluster_spec()\n" + loaded
     assert make_cluster(jobs={"chief": 1}).program(text, fresh=True) == "False\nTrue\n"

@@ -16,7 +16,7 @@ from bench.intervals import judge_every, judge_median, median_interval
 
 
 @pytest.mark.parametrize("count", range(6, 200))
-def test_the_interval_holds_as_often_as_it_says_and_is_no_wider_than_needed(count: int) -> None:
+def test_interval_has_the_stated_coverage_and_is_minimal(count: int) -> None:
     """The probability follows from the binomial distribution: at least 95 %, and less one rank further in."""
     low, high = median_interval(list(range(count, 0, -1)))
 
@@ -68,12 +68,12 @@ def test_ratios_are_taken_pair_by_pair() -> None:
     assert ratio(1.1).judge(result) == "not proven"
 
 
-def test_the_page_is_made_of_the_book() -> None:
+def test_page_is_generated_from_the_book() -> None:
     words = page.texts(page.TEXTS.read_text(encoding="utf-8"))
     assert page.PAGE.read_text(encoding="utf-8") == page.page(book.load(), words)
 
 
-def test_the_bare_client_sends_the_same_bodies() -> None:
+def test_baseline_client_sends_the_same_bodies() -> None:
     """Each body keeps its size except for its owner, which the operator does not watch; pods are last."""
     owner = [{"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "c", "uid": "u"}]
     metadata = {"name": "c", "labels": {"tfcluster.dev/cluster": "c"}, "ownerReferences": owner}

@@ -54,7 +54,7 @@ def test_share_is_rounded_up_and_never_more_than_there_are(least, replicas, numb
         (["chief-0"], {"cleanPodPolicy": "None"}, {}),
     ],
 )
-def test_what_has_ended_is_not_kept_at_work(ended, spec, left):
+def test_finished_tasks_are_excluded_from_the_budget(ended, spec, left):
     cluster = guarded(3, replicas=3, successPolicy={"jobs": ["chief"]}, **spec)
     world = settled(cluster)
     for task in ended:
@@ -74,7 +74,7 @@ def test_what_has_ended_is_not_kept_at_work(ended, spec, left):
         {"unhealthyPodEvictionPolicy": "IfHealthyBudget"},
     ],
 )
-def test_edited_budget_is_put_right(change):
+def test_edited_budget_is_repaired(change):
     cluster = guarded(2)
     world = settled(cluster)
     before = world.objects[KIND, "demo-worker"]["spec"]
@@ -101,7 +101,7 @@ def test_budget_that_nothing_declares_is_deleted():
         assert [(one.name, one.reason) for one in deleted] == [("demo-worker", reasons.UNUSED)]
 
 
-def test_name_of_anothers_budget_is_told_and_holds_up_no_pod():
+def test_foreign_budget_is_reported_and_does_not_block_pods():
     world = InMemoryWorld()
     world.create(KIND, {"metadata": {"name": "demo-worker"}, "spec": {"minAvailable": 1}})
     cluster = guarded(2)
@@ -114,6 +114,6 @@ def test_name_of_anothers_budget_is_told_and_holds_up_no_pod():
 
 
 @pytest.mark.parametrize("value", ["0%", "101%", "half", "-1%", True, [], {}])
-def test_wrong_number_is_told_by_its_path(value):
+def test_invalid_number_is_reported_with_its_path(value):
     with pytest.raises(InvalidSpecError, match=r"spec\.jobs\.worker\.disruptionBudget\.minAvailable"):
         make_cluster({"worker": {"disruptionBudget": {"minAvailable": value}}})

@@ -44,7 +44,7 @@ def _created_since(world: World, since: float, what: str = "pods") -> list[str]:
 
 
 @in_world
-async def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted(world: World):
+async def test_objects_are_not_created_after_the_cluster_was_deleted(world: World):
     """Its status says so: "its objects are no longer created or repaired"."""
     world.nodes.hurried = True
     world.declare({"jobs": {"worker": job(300)}})
@@ -61,7 +61,7 @@ async def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_i
 @pytest.mark.parametrize("late", [0.0, 5.0])
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 @in_world
-async def test_no_pod_is_created_for_a_cluster_that_goes(world: World, propagation, late, first):
+async def test_pods_are_not_created_for_a_deleted_cluster(world: World, propagation, late, first):
     """For any order of events, also if pods are deleted by force at the same moment."""
     await _ready(world, 3)
     world.faults.see_late("tfclusters", late)
@@ -78,7 +78,7 @@ async def test_no_pod_is_created_for_a_cluster_that_goes(world: World, propagati
 
 
 @within(lambda: simulated(Plan("create", Step(99), "leader dies")))
-async def test_operator_that_takes_over_creates_no_pod_for_a_cluster_that_is_gone(world: World):
+async def test_new_leader_does_not_create_pods_for_a_deleted_cluster(world: World):
     await world.await_leader()
     await _ready(world, 3)
     await world.await_silence(3600.0)
@@ -91,7 +91,7 @@ async def test_operator_that_takes_over_creates_no_pod_for_a_cluster_that_is_gon
 
 
 @in_world
-async def test_cluster_that_is_gone_is_asked_for_once(world: World):
+async def test_deleted_cluster_is_requested_only_once(world: World):
     await _ready(world, 3)
     world.faults.see_late("tfclusters", 60.0)
     began = world.elapsed()
@@ -129,9 +129,7 @@ def _declare_another(world: World) -> None:
 # Kopf's watch reports a new one a little later than ours a lost pod.
 @pytest.mark.parametrize(("act", "at_most"), [(_lose_a_pod, 40), (_declare_another, 70)])
 @in_world
-async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(
-    world: World, act, at_most
-):
+async def test_new_pod_does_not_wait_for_the_status_of_other_clusters(world: World, act, at_most):
     """A hundred clusters must be reported as not ready: a new pod must not wait for all of these writes."""
     world.nodes.hurried = True
     for number in range(100):

@@ -89,7 +89,7 @@ def ask(server: Server, method: str) -> bytes | errors.KubeError:
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 @pytest.mark.parametrize("status", [500, 502, 599])
-def test_write_that_the_server_fails_at_is_told_at_once(method, status):
+def test_server_error_on_a_write_is_reported_immediately(method, status):
     """An unavailable webhook stays so for longer than a reconcile should wait."""
     server = Server(status, _REFUSED)
     error = ask(server, method)
@@ -100,7 +100,7 @@ def test_write_that_the_server_fails_at_is_told_at_once(method, status):
 @pytest.mark.parametrize(
     ("method", "statuses", "least", "most"), [("GET", (500, 503), 10.0, 20.0), ("POST", (409, 429, 503, 504), 0.7, 3.0)]
 )
-def test_what_may_pass_in_a_moment_is_tried_for_a_bounded_time(method, statuses, least, most):
+def test_transient_errors_are_retried_for_a_limited_time(method, statuses, least, most):
     """Reads have 20 seconds, writes 3: a reconcile that waits blocks others.
 
     A create that meets a conflict has lost a race over a quota's count: its response has no other reason. For any
@@ -132,7 +132,7 @@ def test_server_that_does_not_answer_is_tried_as_long(method, most):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
-def test_refusal_is_final(method, status, reason, kind):
+def test_rejection_is_not_retried(method, status, reason, kind):
     server = Server(status, f'{{"kind":"Status","reason":"{reason}","message":"no"}}'.encode())
     assert type(ask(server, method)) is kind
     assert len(server.asked) == 1
@@ -156,7 +156,7 @@ def inform(server: Server, seconds: float) -> Informer:
 _EMPTY = b'{"metadata":{"resourceVersion":"7"},"items":[]}'
 
 
-def test_server_that_closes_every_watch_at_once_is_not_hammered():
+def test_server_that_closes_every_watch_gets_back_off():
     """The back-off grows to about three seconds although no error occurs: few watches in a minute, not thousands."""
     server = Server(body=_EMPTY)
     informer = inform(server, 60.0)
@@ -167,7 +167,7 @@ def test_server_that_closes_every_watch_at_once_is_not_hammered():
     assert len(server.asked) == 1  # the list stays valid
 
 
-def test_watch_that_held_is_opened_again_at_once():
+def test_watch_that_lasted_is_reopened_immediately():
     """A server ends each watch after some minutes; events are not missed for long."""
     server = Server(body=_EMPTY)
     server.lasts = 270.0
@@ -176,7 +176,7 @@ def test_watch_that_held_is_opened_again_at_once():
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_list_that_is_refused_is_told_and_tried_again(status):
+def test_rejected_list_is_reported_and_retried(status):
     """The message is the server's; it is removed when the list is permitted."""
     server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"pods is forbidden"}')
     informer = inform(server, 30.0)
@@ -210,7 +210,7 @@ async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
     running.cancel()
 
 
-def test_what_a_server_has_no_more_is_forgotten():
+def test_objects_of_a_disabled_api_are_dropped():
     """The API was disabled: its objects are dropped, and it is no longer requested."""
     store = ChildStore(lambda *_: None, lambda: 0.0)
     group = {"metadata": {"name": "c.0", "namespace": "here", "uid": "u", "resourceVersion": "5"}}

@@ -99,7 +99,7 @@ def test_apply_creates_and_waits_and_says_what_changed(client_world, file):
     assert changed == "configmap/script unchanged\ntfcluster/digits configured\n"
 
 
-def test_nothing_is_applied_where_the_cluster_is_refused(client_world, file):
+def test_nothing_else_is_applied_if_the_cluster_is_rejected(client_world, file):
     client_world.refuse("tfclusters is forbidden: exceeded quota", "tfclusters", "patch")
     shown = client_world.cli("apply", "-f", str(file))
     assert shown.exit_code == 1
@@ -117,7 +117,7 @@ def test_a_namespace_comes_first_and_is_the_one_that_was_asked_for(client_world,
     assert shown.stdout == "namespace/team created\ntfcluster/digits created\n"
 
 
-def test_what_is_no_object_is_refused(client_world, file):
+def test_invalid_objects_are_rejected(client_world, file):
     for text, words in (
         ("apiVersion: batch/v9\nkind: Job\nmetadata: {name: x}", "does not have the kind Job of batch/v9"),
         ("apiVersion: v1\nkind: Gadget\nmetadata: {name: x}", "does not have the kind Gadget of v1"),

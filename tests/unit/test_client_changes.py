@@ -50,7 +50,7 @@ def test_another_controller_is_named():
         ("worker", -1, "-1 is not a number of tasks"),
     ],
 )
-def test_what_cannot_be_is_refused(job, replicas, words):
+def test_invalid_scaling_is_rejected(job, replicas, words):
     with pytest.raises(ManifestError, match=words):
         scaling(cluster(), job, replicas)
 
@@ -73,7 +73,7 @@ def test_a_cluster_that_is_being_deleted_is_not_changed():
         suspension(body)
 
 
-def test_what_is_so_already_is_no_change():
+def test_unchanged_value_gives_an_empty_patch():
     assert not scaling(cluster(), "worker", 3).patch
     assert not suspension(cluster(suspend=True)).patch
     assert not resumption(cluster()).patch
@@ -96,7 +96,7 @@ def test_deletion_says_what_stays():
     assert deletion(body)[1] == "To be kept: ConfigMap script, PersistentVolumeClaim checkpoints."
 
 
-def test_scale_says_what_will_happen_and_waits_and_a_dry_run_changes_nothing(client_world):
+def test_scale_announces_its_effect_and_supports_dry_run(client_world):
     client_world.launch("digits", worker={"replicas": 1, "maxReplicas": 3})
     shown = client_world.cli("scale", "digits", "3", "--dry-run", "-o", "json")
     assert json.loads(shown.stdout)["spec"]["jobs"]["worker"]["replicas"] == 3
@@ -123,7 +123,7 @@ def test_suspend_resume_and_delete_wait_for_the_pods(client_world):
     assert client_world.cli("delete", "digits", "--yes").exit_code == 1
 
 
-def test_a_reborn_cluster_is_another_one(client_world):
+def test_recreated_cluster_is_not_changed_by_older_decisions(client_world):
     """What was decided of a TFCluster happens to no later one of that name."""
     client_world.declare("digits", worker=1)
     with client_world.client() as client:
@@ -164,14 +164,14 @@ def test_restart_of_a_job_is_left_to_the_update_strategy(body, words):
     assert words in change.words[0]
 
 
-def test_restart_of_what_does_not_run_is_refused():
+def test_restart_of_a_cluster_that_does_not_run_is_rejected():
     with pytest.raises(NotRunningError, match="suspended"):
         restart_of_jobs(cluster(suspend=True), ["ps"], 0.0)
     with pytest.raises(NotRunningError, match="has failed"):
         restart_of_jobs(cluster("Failed"), ["worker"], 0.0)
 
 
-def test_restart_leaves_a_task_that_pauses_to_the_operator():
+def test_restart_leaves_a_task_in_back_off_to_the_operator():
     """Its next try is named; deleting its failed pod would lose the log, and start nothing sooner."""
     body = rolling("Recreate")
     failing = {"1": {"in_row": 1, "retry_at": 1767225660.0}}
@@ -201,7 +201,7 @@ def test_restart_replaces_the_pods_of_a_task_or_of_a_job_alone(client_world):
     assert client_world.status("digits")["restarts"] == 0
 
 
-def test_restart_of_a_complete_task_is_refused(client_world):
+def test_restart_of_a_complete_task_is_rejected(client_world):
     client_world.launch("digits", worker=2, chief=1)
     client_world.exit("digits-worker-0", 0)
     client_world.exit("digits-worker-1", 1)

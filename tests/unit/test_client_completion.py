@@ -76,7 +76,7 @@ def test_other_shells_ask_the_same(environment, shell):
     assert ("digits" in found, "dogs" in found) == (True, False)
 
 
-def test_kubectl_is_told_what_its_plug_in_completes(environment):
+def test_kubectl_completes_the_plugin(environment):
     def found(*words: str) -> str:
         return output_of("kubectl_complete-tfcluster", *words, env=environment)
 
@@ -85,7 +85,7 @@ def test_kubectl_is_told_what_its_plug_in_completes(environment):
     assert {"render", "completion", ":4"} <= {*found("").split()}
 
 
-def test_no_api_server_completes_nothing_and_says_nothing(tmp_path, environment):
+def test_unreachable_api_server_gives_empty_completions(tmp_path, environment):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for server in (f"http://127.0.0.1:{silent.getsockname()[1]}", "http://127.0.0.1:1"):
             text = Path(environment["KUBECONFIG"]).read_text()

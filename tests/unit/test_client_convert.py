@@ -337,7 +337,7 @@ def test_the_manifest_itself_is_not_changed():
 
 
 @pytest.mark.parametrize("name", [*REFUSED])
-def test_what_cannot_be_is_refused(name: str):
+def test_unconvertible_tfjob_is_rejected(name: str):
     text, expected = REFUSED[name]
     (conversion,) = convert_text(text, "f").conversions
     assert conversion.cluster is None

@@ -30,7 +30,7 @@ def host(job: str, index: int, port: int = 2222) -> str:
     return f"small-{job}-{index}.default.svc:{port}"
 
 
-def test_tfjob_tells_everybody_everything():
+def test_tfjob_shows_all_tasks_to_every_task():
     told = by_tfjob(converted(Chief=1, PS=2, Worker=2, Evaluator=1, ports={"PS": 5000}).job)
     whole = {
         "chief": {0: host("chief", 0)},

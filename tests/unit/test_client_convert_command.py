@@ -36,7 +36,7 @@ def test_exit_code_says_whether_something_is_lost(name: str):
 
 
 @pytest.mark.parametrize("name", [*REFUSED])
-def test_refused_prints_nothing(name: str):
+def test_rejected_input_leaves_stdout_empty(name: str):
     result = run("-f", "-", text=f"{SOUND}---\n{REFUSED[name][0]}")
     assert (result.exit_code, result.stdout, "Rejected:" in result.stderr) == (1, "", True)
 
@@ -48,7 +48,7 @@ def test_several_files_become_one_stream(tmp_path: Path):
     assert [one.value["kind"] for one in read(run(*files).stdout.encode())] == ["TFCluster"] * 3
 
 
-def test_the_report_names_losses_and_quiet_names_nothing_else():
+def test_report_lists_losses_and_quiet_lists_only_those():
     assert run("-q", "-f", "-", text=SOUND).stderr == ""
     stderr = run("-q", "-f", "-", text=TFJOBS["a gang"].text).stderr
     assert ("To know" in stderr, "schedulingPolicy.queue" in stderr) == (False, True)

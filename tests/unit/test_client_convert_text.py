@@ -164,7 +164,7 @@ def test_texts_stay_texts():
         ("kind: TFJob\nspec: " + "[" * 500, "nested more than"),
     ],
 )
-def test_what_is_no_manifest_is_said_with_its_line(text: str, words: str):
+def test_invalid_yaml_is_reported_with_its_line(text: str, words: str):
     with pytest.raises(ManifestError) as refused:
         convert_text(text, "f")
     assert words in "\n".join([str(refused.value), *refused.value.problems])
@@ -178,14 +178,14 @@ def test_what_is_said_twice_is_said_once():
     assert len(convert_text(JOB + other + other, "f").beside) == 1
 
 
-def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
+def test_value_that_the_api_server_rejects_has_its_tfjob_path():
     (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
     told = [str(one) for one in conversion.verdicts if one.outcome == "rejected"]
     path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
     assert sorted(told) == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
 
-def test_a_tfjob_without_a_spec_is_refused():
+def test_tfjob_without_a_spec_is_rejected():
     (conversion,) = convert_text("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
     assert conversion.cluster is None
     refused = {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "rejected"}

@@ -202,7 +202,7 @@ def test_texts_stay_texts(tmp_path, file):
         (("--workers", "10001", *COMMAND), "10000"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(flags, words):
+def test_invalid_flags_are_rejected_with_a_message(flags, words):
     shown = run("digits", *IMAGE, *flags)
     assert (shown.exit_code, shown.stdout, words in shown.stderr) == (1, "", True)
 
@@ -212,7 +212,7 @@ def test_what_is_spelt_wrong_is_a_wrong_command_line(flag):
     assert run("digits", *IMAGE, flag, *COMMAND).exit_code == 2
 
 
-def test_bad_name_and_script_that_no_config_map_holds_are_refused(tmp_path):
+def test_invalid_name_and_script_are_rejected(tmp_path):
     assert "the command line: metadata.name" in run("My_Cluster", *IMAGE, *COMMAND).stderr
     (tmp_path / "large.py").write_text("#" * (recipes.LARGEST_PROGRAM + 1))
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe")

@@ -53,7 +53,7 @@ def leaves(properties, kind, where=()):
             yield path, False
 
 
-def test_every_field_of_the_definition_can_be_said():
+def test_every_crd_field_has_an_attribute():
     """The attributes are those of the CustomResourceDefinition: a field that is added there must be added here."""
     of_cluster = dict(SPEC)
     of_job = of_cluster.pop("jobs")["additionalProperties"]["properties"]
@@ -63,7 +63,7 @@ def test_every_field_of_the_definition_can_be_said():
     assert {path[0] for path in fields_of(Job)} <= {*of_job}
 
 
-def test_choices_are_those_of_the_definition():
+def test_choices_match_the_crd():
     scheduling = SPEC["scheduling"]["properties"]
     places = {
         Job: SPEC["jobs"]["additionalProperties"],
@@ -127,7 +127,7 @@ def test_a_template_brings_everything_else():
     assert yaml.safe_dump(template) == before
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_cluster_arguments_are_rejected():
     with pytest.raises(ManifestError, match="job worker has no image"):
         TFCluster("digits", workers=2).to_manifest()
     with pytest.raises(ManifestError, match="worker is given twice"):

@@ -197,7 +197,7 @@ def test_what_an_autoscaler_set_stays(client_world, client):
     assert diff(client_world, manifest).exit_code == 0
 
 
-def test_cluster_that_is_being_deleted_takes_no_edit(client_world, client):
+def test_cluster_being_deleted_cannot_be_edited(client_world, client):
     client.apply(digits().metadata(finalizers=["example.test/keep"]).build())
     client.delete("digits")
     shown = diff(client_world, EDITS["scale up"])
@@ -205,7 +205,7 @@ def test_cluster_that_is_being_deleted_takes_no_edit(client_world, client):
     assert "it is being deleted; its finalizers keep it: example.test/keep" in shown.stdout
 
 
-def test_kept_failed_pods_are_no_part_of_it(client_world, client):
+def test_kept_failed_pods_are_excluded(client_world, client):
     history = {"failedPodsHistoryLimit": 1}
     client.apply(edited(history))
     client_world.await_that(lambda: settled(client_world, 1))

@@ -71,7 +71,7 @@ def expect(checks, name, verdict, told):
     assert check.remedy or verdict != "failed"
 
 
-def test_a_sound_installation_has_nothing_to_do():
+def test_healthy_installation_passes_all_checks():
     checks = judged()
     assert {one.verdict for one in checks} == {"ok"}
     assert what_to_do(checks) == []
@@ -125,7 +125,7 @@ def without_a_rule(spec):
         ({"rights": {0: FORBIDDEN}}, "rights", "unknown", "forbidden"),
     ],
 )
-def test_what_is_wrong_with_an_installation_is_told(changes, name, verdict, told):
+def test_installation_problems_are_reported(changes, name, verdict, told):
     expect(judged(**changes), name, verdict, told)
 
 
@@ -184,17 +184,17 @@ FINE, ISOLATED = two(), two(isolation="Cluster")
         (ISOLATED, {"policies": FORBIDDEN}, "isolation", "unknown", "forbidden"),
     ],
 )
-def test_what_keeps_a_cluster_from_its_work_is_told(shown, changes, name, verdict, told):
+def test_cluster_problems_are_reported(shown, changes, name, verdict, told):
     expect(list(judge_cluster(shown, surroundings(**changes))), name, verdict, told)
 
 
-def test_one_cause_of_many_tasks_is_told_once():
+def test_shared_cause_of_several_tasks_is_reported_once():
     shown = picture(*(pod(index, **waiting("ImagePullBackOff", "nope:1")) for index in range(9)))
     told = [one for one in judge_cluster(shown, surroundings()) if one.name == "images"]
     assert [one.message for one in told] == ["worker-0, worker-1, worker-2 and 6 more: ImagePullBackOff: nope:1"]
 
 
-def test_each_reason_that_can_be_told_has_a_remedy():
+def test_each_reported_reason_has_a_remedy():
     """docs/reference/conditions.md says of each reason of Ready what to do; those with something to do are all here."""
     text = (ROOT / "docs" / "reference" / "conditions.md").read_text()
     section = text.partition("### Ready")[2].partition("### ")[0]
@@ -203,7 +203,7 @@ def test_each_reason_that_can_be_told_has_a_remedy():
     assert documented > GRAVE
 
 
-def test_what_to_do_is_told_by_importance_and_once():
+def test_remedies_are_sorted_by_severity_and_deduplicated():
     told = [("warning", "third"), ("failed", "first"), ("failed", "second"), ("warning", "first"), ("ok", "")]
     checks = [Check("a", verdict, "x", remedy) for verdict, remedy in told]
     assert what_to_do(checks) == ["first", "second", "third"]

@@ -70,7 +70,7 @@ def test_who_waits_in_a_queue_is_not_suspended(reason, outcome):
     assert Goal.of("suspended").judge(found).outcome == outcome
 
 
-def test_words_name_the_cause_and_another_word_is_refused():
+def test_message_names_the_cause_and_unknown_goal_is_rejected():
     assert Goal.of("ready").judge(body(FAILED, STALLED)).words == "it has failed: worker-1 ended with exit code 3"
     with pytest.raises(ValueError, match=r"wait for one of ready, succeeded"):
         Goal.of("done")
@@ -98,7 +98,7 @@ def test_wait_ends_early_where_the_cluster_failed(client_world):
             client.wait("digits", "succeeded", timeout=GUARD)
 
 
-def test_wait_names_what_was_missing_at_its_time_out_and_hears_of_a_deletion(client_world):
+def test_wait_reports_the_missing_part_at_time_out_and_a_deletion(client_world):
     client_world.keep_unready("digits-worker-0")
     client_world.declare("digits", worker=1)
     with client_world.client() as client:
@@ -165,7 +165,7 @@ def test_what_happens_again_is_news():
     assert [(one.uid, one.count) for one in news({one.uid: one for one in first}, second)] == [("e2", 2)]
 
 
-def test_events_of_a_cluster_stay_when_it_is_gone(client_world):
+def test_events_remain_after_deletion_of_the_cluster(client_world):
     client_world.launch("digits", worker=1)
     shown = client_world.ok("events", "digits", "--warnings")
     assert (shown.stdout, "There is no warning of digits" in shown.stderr) == ("", True)
@@ -178,7 +178,7 @@ def test_events_of_a_cluster_stay_when_it_is_gone(client_world):
             list(client.events("letters"))
 
 
-def test_follow_goes_on_until_the_cluster_is_gone(client_world, monkeypatch):
+def test_follow_ends_with_deletion_of_the_cluster(client_world, monkeypatch):
     client_world.launch("digits", worker=2)
     events = Client.events
 

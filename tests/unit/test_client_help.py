@@ -68,7 +68,7 @@ def test_help_has_an_example_and_lists_every_command() -> None:
             assert command.get_short_help_str(200) == summary
 
 
-def test_help_imports_no_command_and_no_library_of_the_client() -> None:
+def test_help_does_not_import_commands_or_libraries() -> None:
     program = (
         "import sys; from tfcluster.commands.root import root; root(['--help'], standalone_mode=False); "
         "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'kubernetes', 'aiohttp', 'yaml', 'rich'}))"

@@ -65,7 +65,7 @@ def kubeconfig(tmp_path):
         ("a: 1", "current-context"),
     ],
 )
-def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words):
+def test_invalid_kubeconfig_is_rejected_with_a_message(tmp_path, text, words):
     (tmp_path / "config").write_text(text)
     with pytest.raises(UnreachableError, match=words) as caught:
         KubernetesApi.connect(kubeconfig=tmp_path / "config")
@@ -73,7 +73,7 @@ def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words)
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "false"])
-def test_a_plugin_that_gives_no_credentials_is_named(kubeconfig, capfd, program):
+def test_plugin_without_credentials_is_reported(kubeconfig, capfd, program):
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}
     with pytest.raises(UnreachableError, match="does not give credentials"):
         KubernetesApi.connect(kubeconfig=kubeconfig({"exec": plugin}))
@@ -98,7 +98,7 @@ FORBIDDEN = 'pods is forbidden: User "system:{}" cannot list resource "pods"'
         ({"code": 404, "details": {"kind": "namespaces", "name": "lab"}}, "kubectl create namespace lab"),
     ],
 )
-def test_a_refusal_says_what_to_do(status, hint):
+def test_rejection_has_a_hint(status, hint):
     assert hint in error_of_status({"message": "m", **status}).hint
 
 
@@ -110,7 +110,7 @@ def test_a_refusal_says_what_to_do(status, hint):
         (["status", "-n", "a/b"], None, '"a/b" can name no namespace'),
     ],
 )
-def test_what_cannot_be_asked_of_a_server_is_refused(kubeconfig, words, stdin, told):
+def test_invalid_request_is_rejected(kubeconfig, words, stdin, told):
     said = CliRunner().invoke(root, [*words, "--kubeconfig", str(kubeconfig())], input=stdin)
     assert (said.exit_code, said.stdout, told in said.stderr) == (1, "", True)
 
@@ -160,7 +160,7 @@ def test_a_doctor_who_reaches_no_server_says_so_of_a_cluster_too(kubeconfig):
     assert checks == {"API server": "failed", "cluster": "unknown"}
 
 
-def test_what_is_refused_was_not_said_to_have_happened_and_one_task_may_be_a_text(client_world):
+def test_dry_run_is_marked_and_a_task_can_be_a_string(client_world):
     client_world.declare("digits", worker=1)
     client_world.await_that(lambda: client_world.status("digits"))
     assert client_world.cli("resume", "digits").stdout == "digits unchanged\n"

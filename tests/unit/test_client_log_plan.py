@@ -61,7 +61,7 @@ def test_a_pod_that_came_and_failed_between_two_looks_is_read():
     assert steps(between, third, progress=read()).open == (between,)
 
 
-def test_no_more_logs_are_open_than_may_be_and_the_rest_is_named_once():
+def test_log_limit_is_kept_and_other_tasks_are_listed_once():
     pods = [LogPod(TaskName("worker", index), f"u{index}", f"mnist-worker-{index}") for index in range(8)]
     progress = Progress()
     found = steps(*pods, progress=progress, limit=2)
@@ -89,7 +89,7 @@ def test_what_runs_on_after_the_end_need_only_become_quiet():
     assert leaving.quiet == {"z"}, "it still has its grace period"
 
 
-def test_a_wait_is_told_once_and_again_where_it_needs_help():
+def test_wait_is_reported_once_and_again_if_stuck():
     waiting = replace(FIRST, state="waiting", words="its container is being created")
     progress = Progress()
     found = steps(waiting, progress=progress)
@@ -110,7 +110,7 @@ def test_pods_that_wait_for_the_same_share_a_line():
     assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it is not scheduled yet"]
 
 
-def test_a_suspended_cluster_says_how_to_go_on():
+def test_suspended_cluster_names_the_resume_command():
     found = next_steps(Sight(cluster(suspend=True), (), (W0,)), Progress(), limit=1)
     assert found.say["absent"].endswith("TFCluster mnist is suspended; `tfcluster resume mnist` starts it")
     assert not found.done
@@ -198,7 +198,7 @@ def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
 @pytest.mark.parametrize(
     "word", ["worker-2", "worker/-1", "worker/", "worker-" + "9" * 5000, "worker-0/1", "nobody", "worker-٣", ""]
 )
-def test_what_names_no_task_is_refused(word):
+def test_unknown_task_is_rejected(word):
     with pytest.raises(NoTaskError, match="it has worker-0 to worker-1"):
         choose([word], {"worker": 2}, [], "mnist")
 

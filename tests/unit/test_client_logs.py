@@ -89,7 +89,7 @@ def test_logs_of_all_tasks_one_after_the_other(client_world):
     assert client_world.ok("logs", "mnist").stdout.splitlines() == [line for of_task in lines for line in of_task]
 
 
-def test_follow_goes_on_in_the_pod_that_replaces_another(client_world, follow):
+def test_follow_continues_in_the_replacing_pod(client_world, follow):
     client_world.launch("mnist", worker=1)
     followed = follow()
     client_world.write(POD, "before")
@@ -118,7 +118,7 @@ def test_follow_ends_with_the_cluster(client_world, follow):
     assert followed.told[-1].startswith("TFCluster mnist has succeeded")
 
 
-def test_a_stream_that_breaks_or_is_rotated_goes_on_without_a_line_lost_or_doubled(client_world, follow):
+def test_interrupted_or_rotated_stream_keeps_every_line_once(client_world, follow):
     client_world.launch("mnist", worker=1)
     followed = follow()
     now = datetime.now(UTC)
@@ -183,7 +183,7 @@ def test_follow_waits_for_pods_that_have_not_started(client_world, follow):
     assert len([words for words in followed.told if words.startswith("worker-0")]) <= 2
 
 
-def test_without_the_right_to_read_logs_it_ends(client_world, follow):
+def test_logs_end_without_permission_to_read_them(client_world, follow):
     client_world.launch("mnist", worker=1)
     words = 'pods "mnist-worker-0" is forbidden: User "me" cannot get resource "pods/log"'
     client_world.at_once(lambda: setattr(client_world.played, "refuse", Refusal(403, "Forbidden", words)))
@@ -196,7 +196,7 @@ def test_without_the_right_to_read_logs_it_ends(client_world, follow):
     assert "Ask an administrator" in once.stderr
 
 
-def test_what_is_not_there_is_refused_with_what_is(client_world):
+def test_unknown_names_are_rejected_with_the_existing_ones(client_world):
     client_world.declare("mnist", ps=1, worker=2)
     for arguments, words in (
         (["other"], "TFCluster other not found in namespace default"),
@@ -228,7 +228,7 @@ def test_options_reach_the_log(client_world):
         assert client_world.cli("logs", "mnist", *wrong).exit_code == 2
 
 
-def test_following_ends_all_that_it_began_and_follows_no_more_than_may_be(client_world):
+def test_following_closes_its_streams_and_respects_the_limit(client_world):
     client_world.launch("mnist", worker=3)
     client_world.write(POD, "one")
     with client_world.client() as client:

@@ -114,14 +114,14 @@ DEEP = "nested more than 200 levels deep"
         (MANY_ALIASES, "more than 1,000,000 values"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(read, text, problem):
+def test_unreadable_manifest_is_reported_with_its_line(read, text, problem):
     with pytest.raises(ManifestError) as refused:
         read(text)
     (told,) = refused.value.problems
     assert problem in told.rpartition("cluster.yaml:")[2]
 
 
-def test_problems_of_all_files_are_told_at_once(tmp_path):
+def test_problems_of_all_files_are_reported_together(tmp_path):
     paths = [tmp_path / name for name in ("one.yaml", "two.yaml", "three.yaml")]
     paths[0].write_text("a: *b")
     paths[1].write_text("[")
@@ -131,7 +131,7 @@ def test_problems_of_all_files_are_told_at_once(tmp_path):
     assert places == ["one.yaml:1", "two.yaml:2", "three.yaml"]
 
 
-def test_object_that_occurs_twice_is_refused_by_name(read):
+def test_duplicate_object_is_rejected_by_name(read):
     one = "apiVersion: {}\nkind: {}\nmetadata: {{name: web, namespace: {}}}\n---\n"
     fine = [("apps/v1", "A", "a"), ("apps/v1", "A", "b"), ("v1", "A", "a"), ("apps/v1", "B", "a")]
     text = "".join(one.format(*row) for row in fine) + "kind: C\nmetadata: {generateName: c-}\n---\n" * 2
@@ -143,7 +143,7 @@ def test_object_that_occurs_twice_is_refused_by_name(read):
     assert problem.endswith("cluster.yaml:5 already")
 
 
-def test_url_and_empty_folder_are_told_apart(tmp_path):
+def test_url_and_empty_folder_have_different_messages(tmp_path):
     with pytest.raises(ManifestError, match="pipe it in") as refused:
         files.read(["https://example.test/cluster.yaml", tmp_path])
     assert "no file in this folder" in refused.value.problems[1]

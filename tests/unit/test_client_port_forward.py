@@ -121,7 +121,7 @@ def test_kubectl_forwards_to_the_pod_and_to_the_one_that_replaces_it(client_worl
             os.kill(int(pid), 0)
 
 
-def test_an_error_of_kubectl_is_told_once_and_it_is_started_again(client_world, kubectl, begin):
+def test_kubectl_error_is_reported_once_and_retried(client_world, kubectl, begin):
     (kubectl.folder / "fail").touch()
     forwarding = begin()
     client_world.await_that(lambda: len(kubectl.calls()) >= 3)
@@ -135,7 +135,7 @@ def test_without_kubectl_it_says_what_to_install(client_world, monkeypatch):
     assert (shown.exit_code, "kubectl, which is not on the PATH" in shown.stderr) == (1, True)
 
 
-def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(begin):
+def test_port_in_use_is_reported_and_a_discovered_one_changes(begin):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         error = begin(f"{port}:6006").end()
@@ -184,14 +184,14 @@ def test_ports_are_found_in_the_templates(jobs, wishes, found):
         (["Jupyter"], "named jupyter, or 8888", "--port 8888"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(names, words, hint):
+def test_unknown_names_are_reported_with_the_existing_ones(names, words, hint):
     with pytest.raises(TFClusterError, match=words) as raised:
         plan_forwards(cluster(worker=job(("m", 9000), replicas=2)), [], None, *([names] if names else []))
     assert hint in raised.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3", "0", "70000", "5:0", "-1", "8080:", "٣"])
-def test_what_is_no_port_is_refused(text):
+def test_invalid_port_is_rejected(text):
     with pytest.raises(ValueError, match="write"):
         read_wish(text)
 

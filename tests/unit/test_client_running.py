@@ -100,7 +100,7 @@ def test_one_that_does_not_become_ready_is_deleted(client_world):
         assert client_world.cluster("digits") is None
 
 
-def test_importing_the_package_costs_nothing():
+def test_importing_the_package_is_cheap():
     code = "import sys, tfcluster; print(sorted({'kubernetes', 'yaml', 'rich', 'click', 'urllib3'} & {*sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -49,7 +49,7 @@ def test_each_task_has_its_pod_node_and_view():
         (None, "unknown"),
     ],
 )
-def test_a_view_counts_as_delivered_if_the_pod_was_told_of_the_newest_file(files, view):
+def test_view_counts_as_delivered_if_the_pod_has_the_newest_file(files, view):
     assert [one.view for one in picture(pod(0), files=files).tasks()] == [view]
 
 
@@ -97,7 +97,7 @@ def test_a_pod_that_no_node_lets_go_is_stuck():
     assert "node node-0 has not confirmed its end" in next(picture(*pods).tasks()).cause
 
 
-def test_a_pod_that_is_no_longer_declared_is_shown_until_it_is_gone():
+def test_undeclared_pod_is_shown_until_its_deletion():
     since = {"tfcluster.dev/view": TOLD, "tfcluster.dev/surplus-since": str(int(NOW) - 10)}
     shown = picture(pod(0), pod(1, metadata={"annotations": since}), worker={"drainTimeoutSeconds": 30})
     assert [(one.name, one.state) for one in shown.tasks()] == [("worker-0", "Ready"), ("worker-1", "Draining")]
@@ -165,7 +165,7 @@ def test_one_word_says_how_a_cluster_stands(conditions, changed, state, told):
     assert (standing.state, told in standing.message) == (state, True)
 
 
-def test_other_troubles_and_another_controller_are_told():
+def test_other_problems_and_another_controller_are_reported():
     told = [READY, ("UpToDate", "False", "RolloutStalled", "worker-3"), ("MembershipPublished", "True", "x", "y")]
     assert standing_of(cluster({"worker": {}}, conditions=told)).notices == ("RolloutStalled: worker-3",)
     assert standing_of(cluster({"worker": {}}, managedBy="example.com/queue")).state == "Elsewhere"
@@ -250,7 +250,7 @@ def test_status_lists_all_clusters(client_world):
     assert spelled == [("default", "fine", "Ready"), ("default", "resting", "Suspended")]
 
 
-def test_status_as_data_has_every_task_and_a_reader_may_go_away(client_world):
+def test_status_as_data_lists_all_tasks_and_survives_a_closed_pipe(client_world):
     client_world.launch("mnist", worker=2)
     spelled = json.loads(client_world.cli("status", "mnist", "-o", "json").output)
     assert spelled == yaml.safe_load(client_world.cli("status", "mnist", "-o", "yaml").output)
@@ -281,7 +281,7 @@ def test_status_of_nothing_is_an_error_and_an_empty_namespace_is_not(client_worl
     assert "Is the operator installed?" in uninstalled.stderr
 
 
-def test_a_watch_shows_what_happens_until_the_cluster_is_gone(client_world):
+def test_watch_shows_changes_until_the_cluster_is_deleted(client_world):
     client_world.launch("mnist", worker=2)
     seen = []
     with client_world.client() as client:
@@ -295,7 +295,7 @@ def test_a_watch_shows_what_happens_until_the_cluster_is_gone(client_world):
     assert any(one.state != "Ready" and "exit code 7" in one.cause for one in seen), seen
 
 
-def test_a_watch_goes_on_where_the_server_breaks_it(client_world, monkeypatch):
+def test_watch_continues_after_a_disconnect(client_world, monkeypatch):
     client_world.launch("mnist", worker=1)
     errors = itertools.cycle([UnreachableError("lost"), RefusedError("too old", status=410)])
     broken = threading.Event()

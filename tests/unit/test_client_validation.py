@@ -31,8 +31,8 @@ def rows(test):
     return next(mark for mark in test.pytestmark if mark.name == "parametrize").args[1]
 
 
-@pytest.mark.parametrize(("manifest", "path", "remedy"), rows(bad.test_refused_with_path_and_remedy))
-def test_what_the_server_refuses_is_refused_with_the_same_path(manifest, path, remedy):
+@pytest.mark.parametrize(("manifest", "path", "remedy"), rows(bad.test_invalid_spec_is_rejected_with_path_and_remedy))
+def test_spec_that_the_server_rejects_is_rejected_with_the_same_path(manifest, path, remedy):
     found = [str(one) for one in problems(manifest)]
     assert any(path in one for one in found), found
     assert any(remedy in one for one in found) or any(words in remedy for words in SCHEMA_SAYS), found
@@ -56,7 +56,7 @@ NO_TASK = "spec.jobs.worker.taskDeviceFilters.2: one names a task that the job d
     ("manifest", "told"),
     [(tfcluster("a").job("wörker").build(), 'spec.jobs."wörker" cannot name a job'), (FILTERED, NO_TASK)],
 )
-def test_one_problem_is_told_once(manifest, told):
+def test_problem_is_reported_once(manifest, told):
     (found,) = map(str, problems(manifest))
     assert found.startswith(told)
 
@@ -74,7 +74,7 @@ spec:
 """
 
 
-def test_all_that_is_wrong_is_told_at_once_in_the_order_of_the_lines(tmp_path):
+def test_all_problems_are_reported_in_line_order(tmp_path):
     file = tmp_path / "cluster.yaml"
     file.write_text(WRONG)
 
@@ -129,7 +129,7 @@ def test_words_say_what_to_write(container, words):
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
 @pytest.mark.parametrize("field", ["replicas", "port", "drainTimeoutSeconds"])
-def test_number_that_no_server_reads_is_told(field, number):
+def test_number_outside_the_cel_range_is_reported(field, number):
     """The rules are in CEL, which has no such number."""
     manifest = tfcluster("a").job("worker", **{field: number}).build()
     assert {one.where for one in problems(manifest)} == {("spec", "jobs", "worker", field)}
@@ -141,7 +141,7 @@ def test_null_is_as_if_it_were_left_out():
     assert (cluster.jobs[0].replicas, cluster.jobs[0].port) == (1, 2222)
 
 
-def test_change_that_may_not_be_is_told():
+def test_forbidden_change_is_reported():
     old = tfcluster("a").job("worker").build()
     new = tfcluster("a").job("worker").spec(managedBy="example.test/other").build()
     assert problems(new) == []

@@ -70,7 +70,7 @@ def test_what_few_clusters_have_is_spelled_only_there():
     assert contract.dump(replace(view, isolation=None, leaving={}, incarnations={})) == TEXT
 
 
-def test_optional_parts_may_be_missing():
+def test_optional_parts_can_be_missing():
     """A view without filters and accelerators is valid; unknown keys are ignored."""
     view = contract.load(json.dumps(document(later={"a": 1})))
     assert (view.jobs, view.device_filters, view.accelerators) == ({}, {}, {})
@@ -89,7 +89,7 @@ def test_optional_parts_may_be_missing():
     ],
     ids=["empty", "cut short", "too deep", "no text", "a list", "null", "no version"],
 )
-def test_what_is_no_document_is_refused(text, place):
+def test_invalid_document_is_rejected(text, place):
     with pytest.raises(ContractError, match=place):
         contract.load(text)
 
@@ -255,7 +255,7 @@ RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_any_document_is_a_view_or_refused(replaced):
+def test_any_document_is_a_view_or_rejected(replaced):
     document = json.loads(TEXT) | replaced
     try:
         view = contract.load(json.dumps(document))

@@ -128,7 +128,7 @@ def test_nothing_unknown_is_preserved_but_in_what_is_internal(schema: dict[str, 
     assert loose == ["status.internal"]
 
 
-def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
+def test_template_schema_is_without_defaults(schema: dict[str, Any]) -> None:
     """The pod's schema is without defaults: the stored template stays what the user wrote."""
     assert [path for path, part in walk(schema) if "default" in part] == [
         "spec.rpcLayer",

@@ -91,7 +91,7 @@ def test_one_stray_character_is_noticed_or_still_canonical(
 
 
 @pytest.mark.parametrize("text", RULES.EVERYTHING)
-def test_what_says_nothing_is_not_admitted(text: str) -> None:
+def test_filter_that_matches_everything_is_not_admitted(text: str) -> None:
     """A filter without a job, task or device would match everything."""
     assert not admitted(text)
 

@@ -94,7 +94,7 @@ def test_numbers_that_would_wrap_are_not_exact(text, position):
 
 
 @pytest.mark.parametrize("text", [None, b"/job:ps", 3, ["/job:ps"]])
-def test_no_text_is_no_name(text):
+def test_filter_and_name_must_be_strings(text):
     with pytest.raises(TypeError, match="filter is a text"):
         device_filter_matches(text, PS_0)
     with pytest.raises(TypeError, match="name is a text"):

@@ -70,7 +70,7 @@ def test_severities_of_events_are_those_of_the_code():
     assert {one for one in found if one[0] != severity[one[1]]} == set()
 
 
-def test_text_names_no_other_field_or_reason():
+def test_text_names_only_existing_reasons():
     """A term in backquotes outside the reasons' column is a reason, a condition, or not a single CamelCase word."""
     words = set(re.findall(r"`([A-Z][A-Za-z]+)`", TEXT))
     assert words - set(REASONS.values()) <= sections().keys()

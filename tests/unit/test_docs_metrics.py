@@ -67,7 +67,7 @@ def test_a_standby_counts_no_cluster_twice(leader):
     assert samples.value("tfcluster_leader") == 0
 
 
-def test_figures_are_told_as_they_are(leader):
+def test_figures_are_exposed_as_metrics(leader):
     leader.figures = lambda: Figures(
         conditions={("Ready", "True"): 1},
         not_ready={("Rejected",): 2},

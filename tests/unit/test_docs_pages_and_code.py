@@ -80,7 +80,7 @@ def test_programs_of_an_example_are_there(example: Path) -> None:
         assert (ROOT / "examples" / program).is_file(), program
 
 
-def test_custom_image_is_made_of_what_there_is() -> None:
+def test_custom_image_copies_existing_files() -> None:
     copied = re.findall(r"^COPY (\S+) (\S+)$", DOCKERFILE, re.MULTILINE)
     assert [name for name, _ in copied if not (ROOT / "examples" / name).is_file()] == []
     manifest = yaml.safe_load((ROOT / "examples" / "custom-image.yaml").read_text(encoding="utf-8"))

@@ -153,7 +153,7 @@ def test_own_port_is_free_or_taken_by_a_grpc_server(listening):
         expect(doctor.own_port(at(listening(answer))), FAILED, "is taken by a program")
 
 
-def test_port_that_the_user_may_not_have_fails():
+def test_privileged_port_fails_without_permission():
     if os.geteuid() != 0 or int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 1:
         pytest.skip("needs root, to become another user, and ports that only root may have")
 

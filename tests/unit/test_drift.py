@@ -41,7 +41,7 @@ def test_a_service_has_each_distinct_port_once():
         ({"spec": {"sessionAffinity": "ClientIP"}}, None),
     ],
 )
-def test_each_edit_of_the_service_is_put_right_by_the_smallest_patch(edit, patch):
+def test_each_edit_of_the_service_is_reverted_with_a_minimal_patch(edit, patch):
     cluster, world = running()
     world.edit("Service", "demo", edit)
     assert patch == service.change(cluster, world.read("Service", "demo"))
@@ -74,7 +74,7 @@ LABEL = {"metadata": {"labels": {naming.LABEL_JOB: None}}}
     ],
     ids=["labels of others", "an edited file", "a missing and a foreign file", "a binary file", "our label"],
 )
-def test_each_edit_of_a_config_map_is_put_right_alone(edit, written, removed):
+def test_each_edit_of_a_config_map_is_reverted_alone(edit, written, removed):
     cluster, world = running(OWN)
     world.edit("ConfigMap", "demo-worker", edit)
     (wanted,) = views_for(cluster, world.observe(cluster))
@@ -136,7 +136,7 @@ def test_edited_field_is_named(after, field):
     assert edited_field(declared(), after, "worker") == field
 
 
-def test_what_was_told_is_known_after_a_restart():
+def test_reported_field_is_read_back_after_a_restart():
     message = f"2 of 3 {older_template('ps', 'port')}; 1 of 2 {older_template('worker', 'containers[a].env[B]')}"
     status = {"conditions": [{"type": "UpToDate", "message": f"{message}; waiting for ps-1 to become ready"}]}
     assert edited_field(None, declared(), "worker") == ""

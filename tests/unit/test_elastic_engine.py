@@ -131,7 +131,7 @@ def test_engine_outlives_any_error_of_ours(engine_module, engine, monkeypatch):
 
 
 @pytest.mark.parametrize(("error", "told", "updates"), [(OpError(), 1, 0), (RuntimeError(), 0, 1)])
-def test_error_of_an_update_that_nobody_asked_for(engine, error, told, updates):
+def test_unrequested_update_error_is_retried_or_raised(engine, error, told, updates):
     """TensorFlow's own reaches the program, which ends if a ps was lost; any other is retried."""
     engine.running.errors = [error]
     engine.forget(("worker", 0))
@@ -199,7 +199,7 @@ def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch)
     following.close()
 
 
-def test_change_is_made_however_often_the_view_changes(monkeypatch):
+def test_change_is_applied_however_often_the_view_changes(monkeypatch):
     """Here at each read, while a change takes five seconds."""
     seen, now = Seen(), [0.0]
     epochs = itertools.count(1)

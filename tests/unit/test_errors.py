@@ -21,7 +21,7 @@ from tfcluster_operator.kube import errors
         (401, "Unauthorized", errors.ApiError),
     ],
 )
-def test_a_refusal_has_a_name(status, reason, kind):
+def test_rejections_have_their_own_classes(status, reason, kind):
     """Each kind of rejection with its own handling has a class; all keep the server's message."""
     body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": "why", "code": status})
     error = errors.from_response(status, body)
@@ -31,13 +31,13 @@ def test_a_refusal_has_a_name(status, reason, kind):
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"reason": 5}', b"\xff" * 300])
-def test_an_answer_that_is_no_status_is_told_as_it_is(body):
+def test_response_without_a_status_is_reported_verbatim(body):
     """A proxy on the way can return any text; its first 200 bytes are the message."""
     error = errors.from_response(403, body)
     assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
 
 
-def test_every_refusal_is_a_kube_error():
+def test_every_rejection_is_a_kube_error():
     """Callers that only need to know that a request failed catch one class."""
     assert all(issubclass(kind, errors.KubeError) for kind in (errors.ApiError, errors.UnreachableError))
     assert not issubclass(errors.UnreachableError, errors.ApiError)

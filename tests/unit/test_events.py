@@ -27,7 +27,7 @@ MIXED = [
         (3, "4 Pods: demo-chief-0, demo-worker-0, demo-worker-1, demo-worker-2"),
     ],
 )
-def test_what_a_plan_did_is_told_by_reason(workers, pods):
+def test_actions_of_a_plan_are_reported_by_reason(workers, pods):
     """Four names are listed, and the rest is counted."""
     plan = InMemoryWorld().plan(make_cluster({"chief": 1, "worker": workers}))
     words = f"created 1 Service: demo; created 2 ConfigMaps: demo-chief, demo-worker; created {pods}"
@@ -43,7 +43,7 @@ def test_what_a_plan_did_is_told_by_reason(workers, pods):
     ],
     ids=["a failed pod is replaced", "a failed pod is kept", "a user deletes a pod"],
 )
-def test_a_pod_that_is_made_again_is_told_as_such(limit, fails, events):
+def test_recreated_pod_has_its_own_event(limit, fails, events):
     cluster, world = running({"worker": 1}, failedPodsHistoryLimit=limit)
     if fails:
         world.pod_ends("demo-worker-0", "Failed")

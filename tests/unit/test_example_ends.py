@@ -20,7 +20,7 @@ def handlers() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("example", "handler"), handlers().items(), ids=handlers())
-def test_who_is_told_to_end_has_not_completed(example, handler):
+def test_terminated_example_exits_with_the_signal_code(example, handler):
     """An evicted chief must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
     program = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, {handler})\nos.kill(os.getpid(), signal.SIGTERM)"
     ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=GUARD)

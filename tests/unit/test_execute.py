@@ -75,7 +75,7 @@ def bare(jobs: Any = None, **spec: Any) -> TFCluster:
         ("pods demo-worker", pods_gate("worker"), "Pod demo-worker-0", {"demo-chief-0", "demo-ps-0"}),
     ],
 )
-def test_refused_object_holds_up_the_pods_that_need_it_alone(refused, gate, named, pods):
+def test_rejected_object_blocks_only_the_pods_that_need_it(refused, gate, named, pods):
     """The other jobs have all that they need, and the outcome has the server's message."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, f"POST {refused}"))
     assert session.world.names("Pod") == pods
@@ -87,7 +87,7 @@ def test_refused_object_holds_up_the_pods_that_need_it_alone(refused, gate, name
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, WEBHOOK])
-def test_what_must_go_goes_though_all_else_is_refused(refusal):
+def test_deletions_continue_though_other_writes_are_rejected(refusal):
     world = settled(bare({"chief": 1, "worker": 4}))
     after = bare({"chief": 1, "worker": 1, "ps": 2}, generation=2)
     outcome, session = carry_out(world, after, when(refusal, "POST", "PATCH"))
@@ -113,14 +113,14 @@ def test_closed_evidence_holds_up_what_would_destroy_it():
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
-def test_refusal_is_told_in_the_servers_words(status):
+def test_rejection_is_reported_with_the_server_message(status):
     refusal = Refusal(status, "Reason", "the server's words")
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(refusal, "POST pods"))
     finding = Finding(reasons.REJECTED, "Pod demo-worker-0: the server's words")
     assert outcome.refused == {pods_gate("worker"): finding}
 
 
-def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
+def test_unavailable_webhook_is_reported_and_tried_once():
     """A 500 is a response: the reconcile does not wait for a long outage, and continues with the other objects."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(WEBHOOK, "POST pods demo-chief"))
     assert outcome.refused == {
@@ -155,14 +155,14 @@ def test_server_that_does_not_answer_cuts_the_plan_off():
     assert session.world.names("Pod") == set()
 
 
-def test_namespace_that_is_gone_is_told():
+def test_deleted_namespace_is_reported():
     gone = Refusal(404, "NotFound", 'namespaces "default" not found')
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
     assert outcome.refused == {SERVICE: Finding(reasons.REJECTED, 'Service demo: namespaces "default" not found')}
     assert not outcome.again
 
 
-def test_fence_that_is_shut_lets_no_write_out():
+def test_closed_fence_blocks_all_writes():
     """Another replica can lead by now: the plan ends with that error before any request."""
 
     def fence() -> None:
@@ -263,7 +263,7 @@ class Slow(HttpWorld):
 
 
 @virtual
-async def test_group_that_was_refused_before_begins_with_one_request():
+async def test_previously_rejected_group_begins_with_one_request():
     """Then two, then four: a thousand creations that succeed are not much slower."""
     world, cluster = refused_before(20)
     session = Slow(world)
@@ -275,7 +275,7 @@ async def test_group_that_was_refused_before_begins_with_one_request():
     assert list(Counter(session.began).values()) == [1, 2, 4, 8, 5]
 
 
-def test_group_that_is_refused_still_costs_one_request():
+def test_still_rejected_group_costs_one_request():
     world, cluster = refused_before(500)
     outcome, session = carry_out(world, cluster, when(QUOTA, "POST pods"))
     assert len(session.writes("pods")) == 1
@@ -310,7 +310,7 @@ def test_resolver_is_created_only_where_a_pod_needs_it():
 # --- whole reconciles
 
 
-def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
+def test_partial_plan_requests_its_next_part_immediately(monkeypatch):
     """Until nothing is left, but not while a request is rejected, which would be retried in a tight loop."""
     for module in (actions, story, tasks):
         monkeypatch.setattr(module, "MOST_STEPS", 3)
@@ -340,7 +340,7 @@ def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
 
 
 @virtual
-async def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
+async def test_rejected_requests_back_off_and_finally_succeed():
     """A hundred seconds of rejections cost few requests; afterwards, the cluster starts."""
     session = declared(when(QUOTA, "POST pods demo-w"))
     operator = Operator(session)
@@ -353,7 +353,7 @@ async def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_la
 
 
 @virtual
-async def test_edit_is_tried_at_once_whatever_was_refused():
+async def test_edit_resets_the_back_off():
     session = declared(when(QUOTA, "POST pods demo-worker"))
     operator = Operator(session)
     await operator.passes(40, every=1)
@@ -391,7 +391,7 @@ async def test_failure_that_cannot_be_written_down_keeps_its_pod():
 
 
 @virtual
-async def test_lost_pod_is_replaced_while_the_status_is_refused():
+async def test_lost_pod_is_replaced_while_the_status_is_rejected():
     """No evidence is lost with it; one event says that the status cannot be written, for any duration."""
     session = declared()
     operator = Operator(session)

@@ -118,7 +118,7 @@ def test_kept_pod_is_out_of_every_count():
     assert [pod.meta.name for pod in roster.kept()] == [FIRST]
 
 
-def test_pod_that_is_marked_by_somebody_is_counted_when_it_fails():
+def test_pod_marked_by_a_user_is_counted_when_it_fails():
     cluster, world = running({"worker": 1})
     world.edit("Pod", FIRST, MARK)
     world.apply_all(world.plan(cluster).actions, cluster)
@@ -160,7 +160,7 @@ def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
     assert (action.name, bool(action.replaces)) == (FIRST, True)
 
 
-def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
+def test_live_pod_of_a_predecessor_blocks_its_task():
     """Two pods of one address must not run together, whatever their names; one that has ended no longer runs."""
     cluster, world = running({"worker": 1})
     del world.objects["Pod", FIRST]
@@ -184,12 +184,12 @@ def test_clean_up(policy, cleaned):
 
 
 @pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
-def test_limit_that_is_none_is_told(value):
+def test_invalid_limit_is_reported(value):
     with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit"):
         parse(make_body(failedPodsHistoryLimit=value))
 
 
-def test_a_limit_replaces_no_pod():
+def test_limit_does_not_change_the_template_hash():
     hashes = {make_cluster(**spec).jobs[0].template_hash for spec in ({}, {"failedPodsHistoryLimit": 3})}
     assert len(hashes) == 1
 
@@ -237,7 +237,7 @@ def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
     ],
     ids=["evicted", "node shut down", "disruption target"],
 )
-def test_a_disrupted_pod_is_replaced_at_once_and_is_no_failure(status):
+def test_disrupted_pod_is_replaced_immediately_without_a_failure(status):
     cluster, world = running({"worker": 2})
     world.pod_ends(FIRST, "Failed", **status)
     (action,) = world.plan(cluster).actions

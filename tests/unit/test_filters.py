@@ -60,7 +60,7 @@ def test_a_canonical_filter_is_read(text, job, task):
         "/job:ps,/job:worker",
     ],
 )
-def test_a_filter_in_another_form_is_refused(text):
+def test_filter_in_another_form_is_rejected(text):
     """A text that TensorFlow would parse differently, or reject, is not a filter."""
     assert None is parse(text)
 

@@ -70,7 +70,7 @@ async def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_ob
     ],
 )
 @virtual
-async def test_what_people_must_know_is_reported_at_once(session, reason):
+async def test_state_that_needs_attention_is_reported_immediately(session, reason):
     """A rejection, a wait with a reason, and any other state that does not lead to ready pods."""
     await Operator(session).one_pass()
     assert (told(session)[0], ready(session)[1]) == (STATUS, reason)
@@ -102,7 +102,7 @@ async def test_failure_before_the_first_report_that_cannot_be_written_down_keeps
 
 
 @virtual
-async def test_operator_that_finds_the_objects_there_reports_at_once():
+async def test_operator_that_finds_existing_objects_reports_immediately():
     """The operator before it crashed during the delay."""
     session = declared()
     await Operator(session).one_pass()
@@ -113,7 +113,7 @@ async def test_operator_that_finds_the_objects_there_reports_at_once():
 
 
 @virtual
-async def test_edit_of_a_cluster_that_was_reported_on_is_reported_at_once():
+async def test_edit_of_a_reported_cluster_is_reported_immediately():
     """The delay is for new clusters only, also if the edit creates pods."""
     session = declared()
     operator = Operator(session)

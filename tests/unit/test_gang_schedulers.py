@@ -113,7 +113,7 @@ def test_scheduler_of_the_template_wins(scheduler):
 
 
 @elsewhere
-def test_phase_of_a_group_places_nobody(scheduler):
+def test_phase_of_a_group_does_not_count_as_placement(scheduler):
     cluster, world = started(scheduler, {"chief": 1, "worker": {"replicas": 2, "minReplicas": 1}})
     for phase in ("Scheduling", "Scheduled", "Inqueue", "Running"):
         world.edit(*GROUP, {"status": {"phase": phase, "running": 2}})
@@ -164,7 +164,7 @@ def test_pod_that_lost_its_group_is_replaced_while_it_waits(scheduler):
 
 
 @elsewhere
-def test_waiting_gang_is_told_in_the_words_of_its_pods(scheduler):
+def test_waiting_gang_is_reported_with_the_message_of_its_pods(scheduler):
     cluster, world = started(scheduler)
     assert world.plan(cluster).findings == ()
     _judge(world, "demo-worker-0", "pre-filter pod cannot find enough sibling pods")
@@ -244,7 +244,7 @@ PLUGINS_LABEL, VOLCANO_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling
         ({"annotations": {VOLCANO_ANNOTATION: "mine"}}, {}, f"metadata.annotations[{VOLCANO_ANNOTATION}]"),
     ],
 )
-def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
+def test_template_with_its_own_group_is_rejected(metadata, spec, field):
     """For every scheduler, so that a manifest that is accepted here is accepted elsewhere."""
     template = {"metadata": metadata, "spec": {"containers": [{"name": "t"}], **spec}}
     for scheduler in (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO):

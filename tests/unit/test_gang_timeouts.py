@@ -175,13 +175,13 @@ def test_what_is_known_survives_the_operator():
     assert world.ledger.gangs == {"demo.0": world.now}
 
 
-def test_longer_limit_counts_at_once():
+def test_longer_timeout_takes_effect_immediately():
     world = waiting(gang())
     world.now += 590.0
     assert world.plan(gang(timeout=700, generation=2)).wake_after == 110.0
 
 
-def test_waiting_for_quota_is_no_waiting_for_places():
+def test_gang_timeout_starts_after_quota_is_granted():
     queued = make_body({"worker": 3}, scheduling={"gang": {"timeoutSeconds": 600, "onTimeout": "Suspend"}}, status={})
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
     world = InMemoryWorld()
@@ -209,7 +209,7 @@ def test_without_a_limit_no_time_is_noted():
 @pytest.mark.parametrize(
     ("field", "value"), [("timeoutSeconds", -1), ("timeoutSeconds", "soon"), ("onTimeout", "Wait")]
 )
-def test_wrong_field_is_told_by_its_path(field, value):
+def test_invalid_gang_field_is_reported_with_its_path(field, value):
     with pytest.raises(InvalidSpecError, match=rf"spec\.scheduling\.gang\.{field}"):
         make_cluster({"worker": 1}, scheduling={"gang": {field: value}})
 
@@ -283,7 +283,7 @@ def test_what_hides_a_wait_does_not_end_it():
 
 
 @pytest.mark.parametrize("reason", [reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE])
-def test_wait_goes_on_while_nobody_can_be_asked(reason: str):
+def test_waiting_since_is_kept_while_the_queue_is_unavailable(reason: str):
     waiter = Waiter()
     waiter.passes()
     since, findings = waiter.status["waitingSince"], (Finding(reason, "not served"),)

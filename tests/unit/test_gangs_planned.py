@@ -130,7 +130,7 @@ def test_tasks_that_start_together_wait_for_places_together(steps, waited_for, p
     assert placed is None or members(world) == placed
 
 
-def test_group_is_made_before_its_first_pod():
+def test_group_is_created_before_its_first_pod():
     cluster, world = gang(), started(gang())
     actions = InMemoryWorld().plan(cluster).actions
     kinds = [one.kind for one in actions if creates(one, "PodGroup", "Pod")]
@@ -141,7 +141,7 @@ def test_group_is_made_before_its_first_pod():
     assert body["metadata"]["ownerReferences"][0]["kind"] == "TFCluster"
 
 
-def test_waiting_gang_is_told_with_what_it_asks_for():
+def test_waiting_gang_is_reported_with_its_requests():
     template = {"spec": {"containers": [{"name": "t", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     cluster = gang({"worker": {"replicas": 3, "template": template}})
     world = started(cluster)
@@ -175,14 +175,14 @@ def test_gang_that_is_declared_while_pods_wait_replaces_those_alone():
     ],
     ids=["declared over running tasks", "edited when it is of no use", "deleted when no pod needs it"],
 )
-def test_gang_whose_tasks_have_places_changes_nothing(steps, after):
+def test_scheduled_gang_is_left_unchanged(steps, after):
     world = started(steps[0])
     for step in steps[1:]:
         step(world)
     assert world.plan(after).actions == ()
 
 
-def test_pod_that_admission_takes_out_of_the_gang_is_not_replaced_for_ever():
+def test_pod_that_admission_removes_from_the_gang_is_deleted():
     cluster = gang({"worker": 1})
     world = started(cluster)
     world.edit("Pod", "demo-worker-0", {"spec": {"schedulingGroup": None}})
@@ -191,7 +191,7 @@ def test_pod_that_admission_takes_out_of_the_gang_is_not_replaced_for_ever():
     assert (delete.reason, delete.toward) == (reasons.GANG_CHANGED, "demo.0")
 
 
-def test_edited_group_is_put_right_for_the_gang():
+def test_edited_group_is_repaired_for_the_gang():
     world = started(gang())
     IS_EDITED(world)
     (patch,) = world.plan(gang()).actions
@@ -211,7 +211,7 @@ def test_group_that_is_kept_by_its_finalizer_is_let_go():
     assert not any(creates(one, "Pod") for one in world.plan(cluster).actions)
 
 
-def test_group_that_goes_after_its_gang_got_places_takes_no_pod_along():
+def test_deleted_group_of_a_scheduled_gang_keeps_its_pods():
     world = started(TWO)
     placed = [{"type": "PodGroupInitiallyScheduled", "status": "True"}]
     world.edit(KIND, "demo.0", {**LEAVING, "status": {"conditions": placed}})
@@ -237,7 +237,7 @@ def test_priority_is_that_of_the_pods():
     assert world.plan(at("")).actions == ()
 
 
-def test_server_without_groups_starts_no_task_of_a_gang():
+def test_server_without_groups_blocks_the_gang():
     cluster = gang({"worker": 2})
     world = InMemoryWorld()
     world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)
@@ -254,7 +254,7 @@ def test_server_without_groups_starts_no_task_of_a_gang():
     assert running.plan(cluster).findings[0].reason == reasons.GANG_UNAVAILABLE
 
 
-def test_anothers_group_of_our_name_is_told():
+def test_foreign_group_with_our_name_is_reported():
     world = InMemoryWorld()
     world.create(KIND, {"metadata": {"name": "demo.0"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
     cluster = gang({"worker": 2})
@@ -273,14 +273,14 @@ def test_anothers_group_of_our_name_is_told():
         ({"worker": 1}, "yes", "spec.scheduling.gang"),
     ],
 )
-def test_wrong_gang_is_told_by_its_path(jobs, spec, words):
+def test_invalid_gang_is_reported_with_its_path(jobs, spec, words):
     with pytest.raises(InvalidSpecError) as refused:
         parse(make_body(jobs, scheduling={"gang": spec}))
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName"])
-def test_gang_of_several_priorities_or_schedulers_is_refused(field):
+def test_gang_with_several_priorities_or_schedulers_is_rejected(field):
     """The scheduler would never place it; a job outside of the gang can have another one."""
     template = {"spec": {field: "own", "containers": [{"name": "task", "image": "image:1"}]}}
     jobs = {"chief": 1, "worker": {"replicas": 2, "template": template}}

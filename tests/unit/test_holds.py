@@ -28,7 +28,7 @@ def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
 
 # --- rejections
 @pytest.mark.parametrize(("times", "pause"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (30, 60)])
-def test_pause_doubles_up_to_a_minute(times, pause):
+def test_back_off_doubles_up_to_a_minute(times, pause):
     found = refused(times)
     assert found.closed(GATE, NOW + pause - 0.001).finding == QUOTA
     assert found.closed(GATE, NOW + pause) is None
@@ -36,7 +36,7 @@ def test_pause_doubles_up_to_a_minute(times, pause):
 
 
 @pytest.mark.parametrize(("times", "pause"), [(1, 1), (3, 4), (30, 4)])
-def test_pause_stays_short_until_the_api_server_knows_a_new_kind(times, pause):
+def test_back_off_stays_short_until_the_api_server_serves_a_new_crd(times, pause):
     words = (
         'Service demo: services "demo" is forbidden: cannot set blockOwnerDeletion in this case because cannot find '
         'RESTMapping for APIVersion tfcluster.dev/v1alpha1 Kind TFCluster: no matches for kind "TFCluster"'
@@ -165,7 +165,7 @@ def repaired(times: int, action: Patch | Delete = REPAIR) -> Holds:
 @pytest.mark.parametrize(
     ("times", "pause"), [(0, None), (1, None), (2, 1), (3, 2), (5, 8), (10, 256), (11, 300), (50, 300)]
 )
-def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
+def test_repeated_repair_backs_off(times, pause):
     found = repaired(times).truce(REPAIR, NOW)
     if pause is None:
         assert found is None
@@ -176,7 +176,7 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
 
 
 @pytest.mark.parametrize(("times", "told"), [(1, []), (2, []), (3, [2.0]), (5, [8.0])])
-def test_repair_of_a_quarrel_is_doubted_when_it_is_made(times, told):
+def test_contested_repair_is_reported_as_doubtful(times, told):
     """It can be reverted already, without an event: the status says so until the next attempt finds it intact."""
     found = repaired(times)
     assert [seconds for seconds, _ in found.doubts(NOW)] == told
@@ -202,18 +202,18 @@ RECREATE = Delete("Service", "demo", "uid", reasons.RECREATED)
     ],
     ids=["again", "another repair", "after another repair", "deleted again", "deleted for a template", "edited again"],
 )
-def test_quarrel_is_about_one_change_of_one_object(before, action, pause):
+def test_repair_back_off_is_per_change_and_object(before, action, pause):
     found = before.truce(action, NOW)
     assert (found and (found[0], found[1].reason)) == (pause and (pause, reasons.CONFLICTING_WRITES))
 
 
 @pytest.mark.parametrize(("later", "forgotten"), [(599.0, False), (600.0, True)])
-def test_quarrel_that_rests_for_ten_minutes_is_forgotten(later, forgotten):
+def test_repair_conflict_is_forgotten_after_ten_minutes(later, forgotten):
     found = repaired(5).after({}, (), (), NOW + later)
     assert (found.quarrels == {}) is forgotten
 
 
-def test_what_repairs_nothing_makes_no_quarrel():
+def test_writes_other_than_repairs_do_not_back_off():
     deletion = Delete("Pod", "demo-worker-0", "uid", reasons.SCALED_DOWN)
     found = Holds()
     for number in range(9):
@@ -224,7 +224,7 @@ def test_what_repairs_nothing_makes_no_quarrel():
     assert found.truce(deletion, NOW) is None
 
 
-def test_truce_in_a_plan_waits_and_says_so():
+def test_repair_back_off_in_a_plan_waits_and_is_reported():
     cluster, world = running({"worker": 2})
     spoiled = {"metadata": {"labels": {naming.LABEL_MANAGED_BY: "somebody"}}}
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_truce_in_a_plan_waits_and_says_so():
     assert len(groups_of(planned)) == 1
 
 
-def test_refusal_of_another_task_is_told_in_the_words_of_the_first():
+def test_rejection_of_another_task_keeps_the_first_message():
     first, second = (Finding("R", f'pods "demo-worker-{index}" is forbidden') for index in (1, 2))
     once = Holds().after({GATE: first}, (), (), NOW)
     twice = once.after({GATE: second}, (), (), NOW + 1.0)

@@ -69,7 +69,7 @@ def test_a_chief_that_starts_last_finds_the_pods_in_its_first_view():
     assert passed(world, cluster) == []
 
 
-def test_a_replaced_pod_is_told_of_at_once():
+def test_replaced_pod_is_published_immediately():
     world, cluster = launched()
     before = told(world)
     world.delete("Pod", "demo-worker-0", force=True)
@@ -84,14 +84,14 @@ def test_a_replaced_pod_is_told_of_at_once():
     assert told(world)["ps"] == {0: short(world, "ps-0")}
 
 
-def test_a_pod_that_goes_is_no_news():
+def test_deleted_pod_does_not_change_the_view():
     world, cluster = launched()
     before = told(world)
     world.delete("Pod", "demo-worker-0")
     assert (passed(world, cluster), told(world)) == ([], before)
 
 
-def test_new_tasks_are_told_of_when_all_are_there_and_removed_ones_go():
+def test_new_tasks_are_published_together_and_removed_ones_dropped():
     world, _ = launched()
     before, larger = told(world), make_cluster({**JOBS, "worker": 4}, generation=2)
     passed(world, larger)
@@ -111,7 +111,7 @@ def test_a_suspended_cluster_tells_nothing():
     assert passed(world, awake) == AMENDED
 
 
-def test_of_what_the_chief_does_not_see_it_is_told_nothing():
+def test_chief_gets_only_the_pods_that_it_sees():
     chief = {"replicas": 2, "deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker/task:1"]}}
     world, _ = launched({"chief": chief, "ps": 1, "worker": 2})
     files = world.objects["ConfigMap", "demo-chief"]["data"]
@@ -119,12 +119,12 @@ def test_of_what_the_chief_does_not_see_it_is_told_nothing():
     assert contract.load(files["task-1.json"]).incarnations == {"worker": {1: short(world, "worker-1")}}
 
 
-def test_a_cluster_without_a_chief_tells_nobody():
+def test_cluster_without_a_chief_does_not_publish_pods():
     world, cluster = launched({"worker": 2})
     assert (told(world, "worker"), passed(world, cluster)) == ({}, [])
 
 
-def test_an_operator_that_crashed_goes_on_from_what_is_published():
+def test_crashed_operator_continues_from_the_published_view():
     world, cluster = launched()
     before = told(world)
     world.delete("Pod", "demo-worker-1", force=True)
@@ -155,7 +155,7 @@ def test_the_largest_cluster_has_room():
     assert 0 < wanted.size - without.size < 20 * MOST_TASKS
 
 
-def test_a_view_without_room_for_the_pods_goes_without(monkeypatch):
+def test_view_without_room_for_the_pods_omits_them(monkeypatch):
     world, cluster = launched()
     size = len(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"])
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
@@ -166,7 +166,7 @@ def test_a_view_without_room_for_the_pods_goes_without(monkeypatch):
 
 
 @pytest.mark.parametrize("edit", [{"worker": {"0": "fakefa"}}, {"worker": {"7": "abcdef"}}, {}])
-def test_what_somebody_wrote_into_the_view_is_put_right(edit):
+def test_edited_pods_in_the_view_are_restored(edit):
     world, cluster = launched()
     before = told(world)
     text = world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"]
@@ -176,7 +176,7 @@ def test_what_somebody_wrote_into_the_view_is_put_right(edit):
     assert told(world) == before
 
 
-def test_pods_that_run_already_are_told_of_by_a_newer_operator():
+def test_newer_operator_publishes_running_pods():
     world, cluster = launched()
     text = world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"]
     old = {key: value for key, value in contract.json.loads(text).items() if key != "incarnations"}

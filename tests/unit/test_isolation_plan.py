@@ -106,7 +106,7 @@ def test_device_filters_are_policies(jobs, selected, reached_by):
     assert {name: peers(found[name]) for name in reached_by} == reached_by
 
 
-def test_task_that_no_other_may_reach_has_no_rule_for_its_port():
+def test_unreachable_task_lacks_a_rule_for_its_port():
     """A rule without peers would allow all pods."""
     alone = specs({"evaluator": {}}, {**FILTERS, "portScope": "All"})
     assert list(alone.values()) == [{"podSelector": selector("evaluator"), "policyTypes": ["Ingress"]}]
@@ -219,7 +219,7 @@ def test_no_two_policies_have_one_name():
 
 # --- the plan
 @pytest.mark.parametrize("obstacle", ["a foreign name", "a refusal"])
-def test_edit_opens_no_running_task_while_a_policy_cannot_be_made(obstacle):
+def test_edit_does_not_expose_running_tasks_before_the_policies_exist(obstacle):
     world = settled(make_cluster(FILTERED, isolation=CLUSTER))
     edited = make_cluster(FILTERED, isolation=FILTERS, generation=2, status={"isolation": "Cluster"})
     if obstacle == "a foreign name":
@@ -308,7 +308,7 @@ def test_policy_that_cannot_be_used_holds_up_the_pods(change, reason, words):
         ({"metadata": {"labels": {"app.kubernetes.io/name": None}}}, reasons.REPAIRED),
     ],
 )
-def test_edited_policy_is_put_right(change, reason):
+def test_edited_policy_is_repaired(change, reason):
     cluster, world = running(isolation=CLUSTER)
     before = dict(world.objects["NetworkPolicy", "demo"])
     world.edit("NetworkPolicy", "demo", change)
@@ -321,7 +321,7 @@ def test_edited_policy_is_put_right(change, reason):
     assert now["metadata"]["labels"] == before["metadata"]["labels"]
 
 
-def test_edit_of_the_filters_reaches_the_policies_and_replaces_no_pod():
+def test_filter_edit_updates_policies_without_replacing_pods():
     special = {**FILTERED, "worker": {**FILTERED["worker"], "taskDeviceFilters": {"1": ["/job:worker"]}}}
     world = settled(make_cluster(special, isolation=FILTERS))
     assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker", "demo.worker.1"}

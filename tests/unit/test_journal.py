@@ -60,7 +60,7 @@ ALL_STARTING = {("chief", "starting"): 1, ("ps", "starting"): 1, ("worker", "sta
 
 
 @virtual
-async def test_report_that_cannot_be_written_is_told_all_the_same():
+async def test_unwritable_status_is_still_reported_in_metrics_and_log():
     """While the API server rejects the status, the metrics have the true state, and the log says so once."""
     told = Told(declared(when(QUOTA, "PATCH tfclusters")))
     await told.passes(4)
@@ -99,7 +99,7 @@ async def test_cluster_of_another_controller_is_not_counted():
 
 
 @virtual
-async def test_delivery_lasts_from_the_edit_until_the_last_pod_is_told():
+async def test_delivery_lasts_from_the_edit_until_the_last_pod_is_notified():
     """After an edit, its view is rejected for a while, then delivered: both are one delivery, to the second."""
     broken = [False]
     session = declared(lambda one: QUOTA if broken[0] and one.brief.startswith("PATCH pods") else None)
@@ -137,7 +137,7 @@ async def test_epochs_are_counted_once_by_an_operator_that_takes_over():
 
 
 @virtual
-async def test_what_goes_on_being_refused_is_logged_once(caplog):
+async def test_permanent_rejection_is_logged_once(caplog):
     """A permanent rejection is one warning; another one is logged, and one after an edit; no warning quotes a value."""
     refusal = Refusal(422, "Invalid", 'env: Invalid value: "SECRET"')
     session = declared(when(refusal, "POST pods demo-worker", "PATCH tfclusters"))

@@ -110,7 +110,7 @@ played = functools.partial(virtual, patience=0.001)
 
 
 @played
-async def test_the_kind_may_come_late(caplog):
+async def test_crd_can_be_created_late(caplog):
     """Before the CRD exists the operator waits, says so once, and then serves new TFClusters."""
     server = SmallServer()
     server.kind_served = server.kind_discovered = False
@@ -149,7 +149,7 @@ async def test_an_error_in_the_stream_is_survived(code):
 
 
 @played
-async def test_the_kind_may_be_deleted_and_made_again():
+async def test_crd_can_be_deleted_and_recreated():
     """Without its CRD the operator is not ready; when it exists again, the same process serves it."""
     server = SmallServer()
     server.put("x")
@@ -167,7 +167,7 @@ async def test_the_kind_may_be_deleted_and_made_again():
 
 
 @played
-async def test_a_refused_namespace_keeps_no_other_waiting():
+async def test_forbidden_namespace_does_not_block_another_watch():
     """If one namespace is forbidden, the other is served; when it is permitted, it is served too."""
     server = SmallServer()
     server.refused["closed"] = 403
@@ -255,7 +255,7 @@ async def test_the_count_asks_for_metadata_in_pages():
 
 
 @played
-async def test_a_watch_that_ends_at_once_is_no_flood():
+async def test_watch_that_ends_immediately_is_rate_limited():
     server = SmallServer()
     server.ends_at_once = True
     async with scene(server):
@@ -326,7 +326,7 @@ async def test_a_watch_that_is_ended_while_kopf_starts_leaves_nothing():
 
 
 @played
-async def test_an_object_that_nobody_can_read_ends_nothing():
+async def test_unreadable_object_does_not_end_the_watch():
     server = SmallServer()
     server.put("unreadable")
     async with scene(server) as found:

@@ -46,7 +46,7 @@ def pod(phase: str, code: int | None, finished: str | None = FINISHED, *, grace=
     ("phase", "ended", "grace"),
     [("Running", False, 1), ("Running", True, 1), ("Succeeded", True, 1), ("Succeeded", True, 0)],
 )
-def test_program_that_obeys_a_deletion_says_nothing(phase, ended, grace, code, told_of):
+def test_exit_caused_by_a_deletion_is_ignored(phase, ended, grace, code, told_of):
     assert ending_of(pod(phase, code=code if ended else None, grace=grace, told_of=told_of)) is None
 
 
@@ -56,7 +56,7 @@ def test_container_that_never_started_has_not_failed(phase, grace):
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
-def test_end_of_which_the_kubelet_told_before_it_knew_of_the_deletion_counts(code, ending):
+def test_end_reported_before_the_kubelet_saw_the_deletion_counts(code, ending):
     assert ending_of(pod("Running", code=code, grace=1, told_of=1).seen(None, 100.0)) is ending
 
 

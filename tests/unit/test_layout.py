@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "operator"
 
 
-def test_the_folder_operator_is_no_package():
+def test_operator_folder_is_not_a_package():
     """An __init__.py in operator/ would hide the standard library's module from every program started here."""
     assert not (SOURCES / "__init__.py").exists()
     assert [path.name for path in SOURCES.glob("*.py")] == []

@@ -75,7 +75,7 @@ def lose_requests(leader: Candidate) -> None:
 
 @pytest.mark.parametrize(("latency", "happens"), [(1.9, nothing), (0.01, lose_answers), (0.01, lose_requests)])
 @among(2)
-async def test_slow_answers_lost_answers_and_nine_seconds_without_any_cost_no_lease(world: World, latency, happens):
+async def test_slow_or_lost_responses_for_nine_seconds_keep_the_lease(world: World, latency, happens):
     for candidate in world.candidates:
         candidate.line.latency = latency
     leader, _ = await led(world)
@@ -112,7 +112,7 @@ async def test_a_claim_whose_answer_is_lost_is_found_again(world: World):
 
 
 @among(2)
-async def test_a_process_that_stood_still_may_not_write(world: World):
+async def test_stopped_process_cannot_write(world: World):
     """After a stop of 11 s, by the clock that counts sleep, the fence is closed before any task of the process runs."""
     leader, _ = await led(world)
     await asyncio.sleep(5)
@@ -124,7 +124,7 @@ async def test_a_process_that_stood_still_may_not_write(world: World):
 
 
 @among(2)
-async def test_a_claim_that_left_late_takes_nothing(world: World):
+async def test_late_claim_is_rejected(world: World):
     """A standby that stopped between its read and its claim is rejected: the version has changed."""
     leader, late = await led(world)
     await asyncio.sleep(5.1)
@@ -152,7 +152,7 @@ async def test_steps_of_the_wall_clock_decide_nothing(world: World):
 
 
 @among(2)
-async def test_a_deleted_lease_is_made_again_by_its_holder_and_free_when_a_dead_holders_claim_ends(world: World):
+async def test_deleted_lease_is_recreated_by_its_holder_or_expires(world: World):
     leader, standby = await led(world)
     for _ in range(10):
         await asyncio.sleep(3.7)
@@ -181,7 +181,7 @@ async def test_a_lease_that_is_not_there_is_free_after_a_whole_claim(world: Worl
 
 
 @among(2)
-async def test_a_lease_that_was_not_there_may_have_a_holder_by_now(world: World):
+async def test_missing_lease_is_awaited_again_after_lost_responses(world: World):
     """A candidate that found none, and then got no response for a while, waits for a whole claim again."""
     (blind, other), world.server.record = world.candidates, None
     blind.start()
@@ -198,7 +198,7 @@ async def test_a_lease_that_was_not_there_may_have_a_holder_by_now(world: World)
 
 
 @among(2)
-async def test_a_label_on_the_lease_is_no_renewal(world: World):
+async def test_label_on_the_lease_does_not_renew_it(world: World):
     """A user who writes to the Lease every second does not keep a dead holder's claim alive."""
     leader, standby = await led(world)
     await asyncio.sleep(5)
@@ -212,7 +212,7 @@ async def test_a_label_on_the_lease_is_no_renewal(world: World):
 
 
 @among(1)
-async def test_a_namespace_that_went_with_its_lease_is_the_reason(world: World, caplog):
+async def test_deleted_namespace_is_the_reason_for_losing_the_lease(world: World, caplog):
     (leader,) = await led(world)
     world.server.record = None
     leader.line.refusal_of_writes = errors.NotFoundError(status=404, reason="NotFound", message="no namespace")
@@ -254,7 +254,7 @@ async def test_a_release_survives_a_renewal_that_was_cut_off(world: World):
 
 
 @among(1)
-async def test_a_refusal_is_logged_once_and_shown(world: World, caplog):
+async def test_rejected_lease_request_is_logged_once_and_shown(world: World, caplog):
     """Without permission for the Lease a candidate does not lead; the log says so once, /readyz for the whole time."""
     caplog.set_level(logging.INFO)
     (candidate,) = world.candidates
@@ -326,7 +326,7 @@ troubles = st.lists(
     happens=troubles,
 )
 @among(3)
-async def test_never_two_act_at_once(world: World, latencies, lost, unanswered, happens):
+async def test_at_most_one_candidate_acts(world: World, latencies, lost, unanswered, happens):
     """For any slow, lost, crashed, stopped, stepped or deleted part, at most one acts; and in the end one does."""
     for candidate, latency, requests, answers in zip(world.candidates, latencies, lost, unanswered, strict=True):
         candidate.line.latency = latency

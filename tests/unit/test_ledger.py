@@ -75,7 +75,7 @@ def test_what_is_malformed_counts_as_never_happened(status):
     assert ledger.read(status) == Ledger()
 
 
-def test_verdict_knows_by_which_generation_it_was_judged():
+def test_verdict_keeps_its_observed_generation():
     condition = {"type": "Succeeded", "status": "True", "reason": "R", "message": "M", "observedGeneration": 4}
     verdict = ledger.read({"conditions": [condition]}).verdict
     assert verdict is not None
@@ -92,7 +92,7 @@ def test_indices_are_spelled_as_indexed_jobs_do(indices, text):
 
 
 @pytest.mark.parametrize("text", [None, "x", "1-x", "-4", "3-1", "0-9999999", ",,"])
-def test_indices_that_are_none_are_left_out(text):
+def test_invalid_indices_are_ignored(text):
     """Any text in the status is read without harm, and a huge range is cheap."""
     assert ledger.read_indices(text) == set()
     assert ledger.read_indices(f"5,{text or ''},6") == {5, 6}
@@ -135,12 +135,12 @@ def test_new_evidence_tells_more(known, changes, before):
         (replace(BEFORE, verdict=Verdict("Failed", "R", "M", 3)), {}, FAILED),
     ],
 )
-def test_report_tells_no_more(known, changes, before):
+def test_recoverable_or_removed_evidence_is_not_written_first(known, changes, before):
     """A part that a crash can lose, or that shrank, is not written before the actions."""
     assert not known.with_job("worker", **changes).tells_more_than(before)
 
 
-def test_task_awaits_its_retry_until_its_pod_is_made():
+def test_task_awaits_its_retry_until_its_pod_is_created():
     record = JobRecord(started=frozenset({1}), failing={0: Failing(1, AT), 1: Failing(2, AT)})
     assert [record.awaits_retry(index) for index in (0, 1, 2)] == [Failing(1, AT), None, None]
 

@@ -75,7 +75,7 @@ def test_cluster_under_way_says_what_it_aims_at(world):
     assert "at most" not in said(make_cluster(), world)["Failed"]["message"]
 
 
-def test_verdict_keeps_the_generation_by_which_it_was_judged(world):
+def test_verdict_condition_keeps_its_generation(world):
     first = said(make_cluster(generation=3), world, Ledger(verdict=FAILED))
     status = {"conditions": list(first.values())}
     known = read_ledger(status)
@@ -87,7 +87,7 @@ def test_verdict_keeps_the_generation_by_which_it_was_judged(world):
     assert generations == {**dict.fromkeys(generations, 4), "Failed": 3}
 
 
-def test_suspension_is_told_and_has_no_effect_on_an_end(world):
+def test_suspension_is_reported_and_ignored_after_the_end(world):
     suspended, running = make_cluster(suspend=True), make_cluster()
     assert told(said(running, world)["Suspended"]) == ("False", "NotSuspended")
     assert told(said(suspended, world)["Suspended"]) == ("True", "Suspended")
@@ -130,7 +130,7 @@ def edited(**strategy):
     return make_cluster({"chief": 1, "worker": worker}, updateStrategy=strategy or {"type": "Recreate"})
 
 
-def test_older_pods_are_told_with_the_field_that_changed(world):
+def test_older_pods_are_reported_with_the_changed_field(world):
     condition = said(edited(), world, changed={"worker": "containers[task].image"})["UpToDate"]
     assert told(condition) == ("False", "RollingOut")
     words = "2 of 2 pods of job worker have an older template (containers[task].image changed)"
@@ -191,7 +191,7 @@ def test_recreate_waits_for_no_task(world):
     assert "waiting for worker-1 to become ready" in said(edited(type="RollingUpdate"), world)["UpToDate"]["message"]
 
 
-def test_a_cluster_in_which_no_job_decides_says_so():
+def test_cluster_without_a_deciding_job_is_reported():
     cluster = make_cluster({"evaluator": 1})
     condition = said(cluster, settled(cluster))["Succeeded"]
     assert told(condition) == ("False", "NotFinished")

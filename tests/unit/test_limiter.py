@@ -62,7 +62,7 @@ GROWN_SLOWLY = "0.5 s, answered 100, 0.01 s, answered 21"
         pytest.param(20, f"throttled 1, {GROWN_SLOWLY}, answered 1000", 32, id="and the window climbs again"),
     ],
 )
-def test_the_window_grows_with_answers_and_shrinks_with_refusals(now, start, happens, places):
+def test_window_grows_with_responses_and_shrinks_with_rejections(now, start, happens, places):
     limiter = AdaptiveLimiter() if start == 8 else AdaptiveLimiter(start=start)
     for what, of in (one.split() for one in happens.split(", ") if one):
         if of == "s":

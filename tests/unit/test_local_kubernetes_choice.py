@@ -68,7 +68,7 @@ def test_choice_is_the_users_or_follows_docker(local, record, monkeypatch, said,
     assert choice.choose().name == name
 
 
-def test_choice_of_the_user_is_checked_and_one_that_was_made_is_remembered(local, record, monkeypatch):  # noqa: ARG001 - likewise
+def test_user_choice_is_checked_and_an_earlier_one_is_remembered(local, record, monkeypatch):  # noqa: ARG001 - likewise
     """After an `up` with our node, later commands mean our node, even if Docker has come up since."""
     (local / "cluster").write_text("node")
     assert choice.chosen().name == "node"
@@ -131,7 +131,7 @@ def test_no_test_is_skipped_for_want_of_a_command():
     assert [path.name for path in found if re.search(r"\bwhich\(", path.read_text()) and path != E2E] == []
 
 
-def test_doctor_refuses_what_no_package_cures(monkeypatch):
+def test_doctor_reports_requirements_that_packages_cannot_install(monkeypatch):
     """Something that apt-get cannot bring is an error that says what to do, and nothing is installed."""
     lacking = [
         doctor.Check("root", present=False, remedy="run as root"),

@@ -80,14 +80,14 @@ def test_image_has_its_name_in_the_registry(monkeypatch, given, name):
     ],
 )
 @pytest.mark.usefixtures("skopeo")
-def test_plain_http_is_for_loopback_and_for_whom_the_user_says(record, oci, name, expected):
+def test_plain_http_is_only_for_loopback_and_user_settings(record, oci, name, expected):
     registry.push(oci, name)
     copy = f"skopeo copy --quiet --dest-tls-verify={expected} oci-archive:{oci} docker://{name}"
     assert record.read_text().splitlines() == [copy]
 
 
 @pytest.mark.parametrize("programs", [(), ("docker",)], ids=["neither", "Docker's command without its daemon"])
-def test_without_a_program_to_push_the_user_is_told_which(record, oci, monkeypatch, programs):
+def test_missing_push_program_is_reported(record, oci, monkeypatch, programs):
     """No package can be installed either: the error says what to install."""
     offer(record, *programs)
     monkeypatch.setenv("DAEMON", "1")
@@ -96,7 +96,7 @@ def test_without_a_program_to_push_the_user_is_told_which(record, oci, monkeypat
     assert not record.exists()
 
 
-def test_load_image_tells_the_name_in_the_registry_or_its_refusal(record, oci, monkeypatch, capsys):
+def test_load_image_prints_the_registry_name_or_the_error(record, oci, monkeypatch, capsys):
     offer(record, "skopeo")
     monkeypatch.setenv(choice.VARIABLE, "current")
     monkeypatch.setenv(registry.VARIABLE, "registry.example/team")

@@ -42,7 +42,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: Any, words
         read(tmp_path, cluster(jobs={"worker": {**job("pass"), **change}}))
 
 
-def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
+def test_other_kinds_are_rejected_or_skipped(tmp_path: Path) -> None:
     """What runs programs must not look as if it ran; what pods use is taken, from lists too; the rest is named."""
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [cluster(jobs={"worker": job("pass")}), config_map]}
@@ -66,14 +66,14 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
         ("Secret", "stringData", {"b": {}}, "stringData.b must be a text"),
     ],
 )
-def test_data_that_is_no_text_is_refused(tmp_path: Path, kind: str, field: str, value: Any, words: str) -> None:
+def test_invalid_config_data_is_rejected(tmp_path: Path, kind: str, field: str, value: Any, words: str) -> None:
     broken = {"apiVersion": "v1", field: value, "kind": kind, "metadata": {"name": "c"}}
     with pytest.raises(ManifestError, match="this cannot run locally") as refusal:
         read(tmp_path, broken, cluster(jobs={"worker": job("pass")}))
     assert words in str(refusal.value)
 
 
-def test_a_container_of_an_unknown_program_is_refused(tmp_path: Path) -> None:
+def test_container_without_a_known_program_is_rejected(tmp_path: Path) -> None:
     """An image's entry point cannot be played; TensorFlow's server (taskServer) can."""
     bare, beside = {"name": "a", "image": "b"}, {"name": "c", "image": "b"}
 
@@ -116,7 +116,7 @@ def test_every_example_can_be_read(example: Path) -> None:
         (("--entrypoint", "a="), "names no program"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+def test_meaningless_options_are_rejected(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
     file = tmp_path / "manifest.yaml"
     file.write_text(yaml.safe_dump(cluster(jobs={"worker": job("pass")})), encoding="utf-8")
     done = CliRunner().invoke(root, ["local", "run", "-f", str(file), *options])

@@ -294,7 +294,7 @@ async def test_a_program_that_does_not_live_is_ended(world) -> None:
 
 
 @on_a_node()
-async def test_a_sidecar_that_ends_is_started_again_after_a_pause(world) -> None:
+async def test_exited_sidecar_is_restarted_after_a_back_off(world) -> None:
     side = container("print('ran'); raise SystemExit(5)", "side", restartPolicy="Always")
     world.pod(program=SLEEP, initContainers=[side])
 

@@ -236,7 +236,7 @@ def test_a_program_runs_on_where_its_output_cannot_be_kept(start: Start, tmp_pat
     assert "Traceback" not in run.err
 
 
-def test_a_pod_that_has_no_place_says_why(start: Start, tmp_path: Path) -> None:
+def test_pod_with_an_unusable_host_path_reports_the_error(start: Start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     host = {"path": str(tmp_path / "file" / "below"), "type": "DirectoryOrCreate"}
     run = start(cluster(jobs={"chief": job(WAITS, volumes=[{"name": "host", "hostPath": host}])}, backoffLimit=0))
@@ -274,7 +274,7 @@ def test_a_cluster_that_is_deleted_after_its_end_keeps_its_verdict(start: Start,
     assert "good succeeded" in run.err
 
 
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_home_folder_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -305,7 +305,7 @@ def test_a_run_that_is_starting_is_left_alone(monkeypatch: pytest.MonkeyPatch, t
     assert not own.folder.exists()
 
 
-def test_what_is_missing_here_is_told_with_its_option(start: Start) -> None:
+def test_missing_path_is_reported_with_its_option(start: Start) -> None:
     lost = {"command": ["python3", "/not-here-at-all/train.py"], "workingDir": "/not-here-at-all"}
     jobs = {
         "chief": job("", container=lost),

@@ -24,7 +24,7 @@ def _create(index, reason):
     return Create("Pod", f"demo-worker-{index}", reason, task=task)
 
 
-def test_made_pod_has_started_and_is_lost_no_more():
+def test_created_pod_counts_as_started_and_not_lost():
     known = Ledger(jobs={"worker": JobRecord(replaced=4, lost={1: Lost("uid", 2), 2: Lost("", 0)})})
     record = _done(known, _create(1, reasons.POD_DISRUPTED))
     assert (record.started, record.replaced, set(record.lost)) == ({1}, 4, {2})
@@ -42,7 +42,7 @@ def test_loss_is_counted_once_and_when_it_is_seen():
     assert (once.started, twice) == (frozenset(), once)
 
 
-def test_loss_is_counted_once_where_somebody_took_the_name_at_once():
+def test_loss_is_counted_once_if_the_name_is_taken_immediately():
     cluster, world = running({"worker": 2})
     known = world.stock(cluster)
     world.delete("Pod", "demo-worker-1", force=True)
@@ -149,7 +149,7 @@ def _tell(world, name, number):
     world.edit("Pod", name, {"metadata": {"annotations": {naming.ANNOTATION_REPLACEMENT: str(number)}}})
 
 
-def test_what_a_pod_tells_of_a_loss_is_written_before_the_pod_goes():
+def test_loss_seen_in_a_pod_is_written_before_its_deletion():
     cluster, world = running({"worker": 2})
     written = world.ledger
     world.delete("Pod", "demo-worker-0", force=True)
@@ -165,7 +165,7 @@ def test_what_a_pod_tells_of_a_loss_is_written_before_the_pod_goes():
     assert _comes_first(cluster, world, again, written)
 
 
-def test_loss_of_which_something_is_left_is_written_first():
+def test_loss_with_a_remaining_pod_is_written_first():
     cluster, world = running({"worker": 2})
     written = world.ledger
     world.pod_ends("demo-worker-0", "Failed", reason="Evicted")

@@ -145,7 +145,7 @@ def test_matrix_prints_json(capsys):
     }
 
 
-def test_filter_that_tensorflow_refuses_is_an_error(in_pod, capsys):
+def test_filter_that_tensorflow_rejects_is_an_error(in_pod, capsys):
     publish(in_pod, filtered("ps"))
     assert main(["matrix"]) == 65
     assert "'ps'" in capsys.readouterr().err
@@ -156,7 +156,7 @@ def test_filter_that_tensorflow_refuses_is_an_error(in_pod, capsys):
 ISOLATED = replace(VIEW, isolation="DeviceFilters")
 
 
-def test_policies_block_only_tasks_of_which_neither_sees_the_other():
+def test_policies_block_only_tasks_hidden_from_each_other():
     """Rows split where the network treats tasks differently: worker 2 sees worker 1, but not worker 0."""
     found = rows(ISOLATED)
 
@@ -174,7 +174,7 @@ def test_within_the_cluster_no_other_isolation_blocks():
     assert rows() == rows(replace(VIEW, isolation="Cluster")) == rows(replace(VIEW, isolation=""))
 
 
-def test_matrix_shows_what_is_hidden_by_a_filter_and_what_is_blocked_by_a_policy():
+def test_matrix_shows_filtered_and_blocked_tasks():
     shown = text(ISOLATED)
     last = json.loads(matrix.as_json(Membership(view=ISOLATED, own=CHIEF)))["rows"][-1]
 

@@ -94,7 +94,7 @@ async def test_memory_kubernetes_orphans_stay(kube):
 
 
 @collected
-async def test_memory_kubernetes_the_collector_tries_again_what_is_refused(kube):
+async def test_memory_kubernetes_garbage_collector_retries_rejected_deletions(kube):
     """While a hook rejects deletions the dependant stays; afterwards it is deleted."""
     kube.create("configmaps", "default", owned("m", owner(kube)))
     kube.delete("tfclusters", "default", "o")

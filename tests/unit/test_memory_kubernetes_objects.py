@@ -109,7 +109,7 @@ def test_memory_kubernetes_quota_counts_what_is_alive(kube):
     kube.create("pods", "default", pod("c"))
 
 
-def test_memory_kubernetes_hooks_see_change_and_refuse(kube):
+def test_memory_kubernetes_hooks_see_change_and_reject_requests(kube):
     """A hook gets user and verb, can change a copy of the object, and can reject; reads do not reach it."""
     seen = []
 
@@ -134,7 +134,7 @@ def test_memory_kubernetes_hooks_see_change_and_refuse(kube):
     ]
 
 
-def test_memory_kubernetes_a_hook_may_undo_a_change_and_one_that_refuses_leaves_no_trace(kube):
+def test_memory_kubernetes_hooks_can_revert_and_rejected_changes_are_not_stored(kube):
     """Its changes before the rejection are not in the stored object, nor in the history."""
     made = kube.create("configmaps", "default", {**named("m"), "data": {"a": "1"}})
     kube.admission.append(lambda admission: admission.object["data"].update(a="1"))

@@ -36,7 +36,7 @@ async def test_memory_kubernetes_a_request_takes_its_latency_twice():
 
 
 @virtual
-async def test_memory_kubernetes_authorizers_refuse_before_the_server_acts():
+async def test_memory_kubernetes_authorizers_reject_before_the_server_acts():
     kube = make_kube()
 
     def check(request):

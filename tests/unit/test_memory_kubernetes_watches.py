@@ -46,7 +46,7 @@ async def test_memory_kubernetes_pages_show_one_moment():
 
 
 @virtual
-async def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
+async def test_memory_kubernetes_compacted_page_is_expired():
     """After a compaction a continue and an exact version return 410 Expired."""
     kube, session = make_session()
     for name in "abc":

@@ -12,7 +12,7 @@ from tfcluster_operator.declaration import naming
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_names_are_made_of_cluster_job_and_index():
+def test_names_consist_of_cluster_job_and_index():
     assert naming.service_name("demo") == "demo"
     assert naming.view_name("demo", "data_loader") == "demo-data-loader"
     assert naming.pod_name("demo", "data_loader", 7) == "demo-data-loader-7"

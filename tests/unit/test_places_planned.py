@@ -128,12 +128,12 @@ def test_an_edit_replaces_the_pods_that_it_is_about(scheduling, replaced):
         (spread({}, {"topologyKey": ZONE}), spread({"topologyKey": ZONE}, {})),
     ],
 )
-def test_the_same_in_other_words_replaces_nothing(before, after):
+def test_equivalent_rules_do_not_replace_pods(before, after):
     """The API server's defaults, and the order of rules, do not replace pods."""
     assert hashes(declared(before)) == hashes(declared(after))
 
 
-def test_a_job_that_joins_replaces_no_pod_of_the_others():
+def test_added_job_does_not_replace_pods_of_others():
     one, both = (declared(near(jobs=jobs)) for jobs in (["worker"], ["ps", "worker"]))
     assert hashes(one)["worker"] == hashes(both)["worker"]
     assert label_of(one) == label_of(both, "ps")
@@ -207,7 +207,7 @@ NEAR_TO_A_CACHE = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": HOST,
         (APART, {"topologySpreadConstraints": 1}, "template.spec.topologySpreadConstraints: "),
     ],
 )
-def test_what_cannot_be_is_told(scheduling, template, words):
+def test_invalid_scheduling_is_reported(scheduling, template, words):
     with pytest.raises(InvalidSpecError) as refused:
         declared(scheduling, ps=template)
     assert words in str(refused.value)

@@ -145,7 +145,7 @@ def test_edit_of_the_jobs_changes_views_first_and_pods_last(before, after, plann
     ],
     ids=["nothing", "labels of others", "a pod succeeds", "a right view is immutable"],
 )
-def test_a_settled_cluster_needs_nothing(happens):
+def test_settled_cluster_gives_an_empty_plan(happens):
     cluster, world = running()
     happens(world)
     planned = world.plan(cluster)
@@ -161,7 +161,7 @@ def test_a_taken_foundation_holds_up_the_pods_that_need_it_and_no_other(key, cre
     assert [action.name for action in world.plan(cluster).actions] == created
 
 
-def test_a_taken_pod_name_stops_no_other_pod():
+def test_taken_pod_name_does_not_block_other_pods():
     cluster, world = running()
     world.edit("Pod", "demo-worker-0", OTHERS["nobody's"])
     lost(WORKER)(world)
@@ -239,7 +239,7 @@ def test_a_terminating_pod_holds_its_name_until_it_has_ended(change, wakes):
     ],
     ids=["another template", "another port", "another domain", "filters", "maxReplicas", "replicas"],
 )
-def test_an_edit_replaces_the_pods_that_are_made_from_it(jobs, spec, replaced):
+def test_edit_replaces_the_affected_pods(jobs, spec, replaced):
     world = settled(make_cluster())
     planned = world.plan(make_cluster(jobs, generation=2, **RECREATE, **spec))
     deleted = {one for one in planned.actions if isinstance(one, Delete)}
@@ -248,7 +248,7 @@ def test_an_edit_replaces_the_pods_that_are_made_from_it(jobs, spec, replaced):
 
 @pytest.mark.parametrize("label", [*naming.task_labels("demo", "worker", 1)])
 @pytest.mark.parametrize("value", [None, "other"], ids=["removed", "altered"])
-def test_each_label_of_a_pod_is_put_right(label, value):
+def test_each_label_of_a_pod_is_repaired(label, value):
     cluster, world = running()
     world.edit(*POD, {"metadata": {"labels": {label: value}}})
     wanted = {"metadata": {"labels": {label: naming.task_labels("demo", "worker", 1)[label]}}}
@@ -256,7 +256,7 @@ def test_each_label_of_a_pod_is_put_right(label, value):
     assert Patch("Pod", WORKER, uid, wanted, reasons.REPAIRED) == only_action(cluster, world)
 
 
-def test_a_failed_pod_that_somebody_deletes_is_not_tried_again_sooner():
+def test_deleting_a_failed_pod_does_not_shorten_its_back_off():
     cluster, world = running()
     world.pod_ends(WORKER, "Failed")
     world.plan(cluster)
@@ -272,7 +272,7 @@ def test_a_failed_pod_that_somebody_deletes_is_not_tried_again_sooner():
 @pytest.mark.parametrize(
     "change", [{"immutable": True}, LEAVING, OTHERS["nobody's"]], ids=["immutable", "leaving", "taken"]
 )
-def test_a_view_that_cannot_be_written_holds_up_no_pod_that_goes(change):
+def test_unwritable_view_does_not_block_scale_down(change):
     world = settled(make_cluster({"worker": 3}))
     world.edit(*VIEW, change)
     planned = world.plan(make_cluster({"worker": 1}, generation=2))
@@ -347,7 +347,7 @@ def test_a_lost_device_rewrites_the_views_that_show_the_task():
     assert names == ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"]
 
 
-def test_creations_beyond_what_one_pass_carries_out_change_no_plan(monkeypatch):
+def test_creations_beyond_one_reconcile_do_not_change_the_plan(monkeypatch):
     cluster, world = make_cluster({"ps": 2, "worker": 6}), InMemoryWorld()
     world.plan(cluster)
     failing = {5: Failing(1, NOW + 60)}

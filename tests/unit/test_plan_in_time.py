@@ -122,7 +122,7 @@ def test_pod_that_does_not_go(grace, wakes, finding, freed):
 
 
 @pytest.mark.parametrize(("strategy", "waits"), [("", False), ("RollingUpdate", False), ("Recreate", True)])
-def test_a_job_that_has_started_waits_no_more(strategy, waits):
+def test_started_job_does_not_wait_again(strategy, waits):
     def declared(image: str) -> TFCluster:
         template = {"spec": {"containers": [{"name": "task", "image": image}]}}
         jobs = {"ps": 1, "worker": {"startAfter": ["ps"], "template": template}}
@@ -142,7 +142,7 @@ def test_a_job_that_has_started_waits_no_more(strategy, waits):
     assert ("demo-worker-0" not in world.names("Pod")) == waits
 
 
-def test_start_order_is_told():
+def test_start_order_is_reported():
     cluster = make_cluster({"ps": 2, "worker": {"startAfter": ["ps"]}})
     world = InMemoryWorld()
     world.apply_all(world.plan(cluster).actions, cluster)
@@ -201,7 +201,7 @@ def test_a_job_without_drain_leaves_nothing_to_say():
     assert "leaving" not in world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
 
 
-def test_a_task_leaves_until_its_pod_is_gone():
+def test_task_is_leaving_until_its_pod_is_deleted():
     cluster, world = declared(2, 2), scaled_down(workers=3)
     world.now += 3600
     (delete,) = passed(world, cluster)
@@ -250,7 +250,7 @@ def test_who_left_and_is_declared_again_is_neither_complete_nor_failed(phase):
     assert world.objects["Pod", "demo-worker-2"]["status"]["phase"] == "Running"
 
 
-def test_who_is_declared_again_leaves_no_more():
+def test_task_that_is_declared_again_stops_leaving():
     world = scaled_down(workers=5)
     passed(world, declared(4, 3))
     assert leaving(world) == {"worker": ((4, 5),)}
@@ -265,7 +265,7 @@ def test_only_ours_leave():
     assert view(world).leaving == {}
 
 
-def test_a_crash_between_the_view_and_the_mark_changes_nothing():
+def test_crash_between_view_and_mark_is_recovered():
     world = settled(declared(3, 1))
     world.settle(declared(3, 1))
     cluster = declared(2, 2)

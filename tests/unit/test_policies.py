@@ -43,7 +43,7 @@ LATE = {"phase": "Failed", "reason": "DeadlineExceeded"}
         (pod(**LATE, exit=Exit(143, "Completed")), Ending.FAILED),
     ],
 )
-def test_end_is_the_programs_unless_somebody_took_the_pod(what, ending):
+def test_disruption_takes_precedence_over_the_exit_code(what, ending):
     assert ending_of(what) is ending
 
 
@@ -238,7 +238,7 @@ def test_scope_starts_over_together():
         assert not record.completed | record.started | record.counted
 
 
-def test_pause_counts_from_when_we_count_the_failure():
+def test_back_off_starts_when_the_failure_is_counted():
     cluster = make_cluster({"worker": 1})
     noted = Noted(since=NOW - 900, ended_at=NOW - 100, ended_first=True)
     after = restart.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1, noted=noted), Ledger(), NOW)
@@ -247,12 +247,12 @@ def test_pause_counts_from_when_we_count_the_failure():
 
 
 @pytest.mark.parametrize(("ahead", "believed"), [(-9, -9), (0, 0), (375, 375), (375.5, 0), (1e9, 0)])
-def test_time_beyond_every_pause_is_not_believed(ahead, believed):
+def test_time_beyond_the_longest_back_off_is_replaced_with_now(ahead, believed):
     assert restart.believed(NOW + ahead, NOW) == NOW + believed
 
 
 @pytest.mark.parametrize(("failures", "rule"), [(0, 1.0), (1, 2.0), (5, 32.0), (8, 256.0), (9, 300.0), (10_000, 300.0)])
-def test_pause_doubles_and_is_bounded(failures, rule):
+def test_back_off_doubles_and_is_bounded(failures, rule):
     drawn = {restart.pause(failures, seed=f"uid-{n}") for n in range(300)}
     assert all(rule <= pause <= rule * 1.25 for pause in drawn)
     assert len(drawn) > 100

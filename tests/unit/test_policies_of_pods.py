@@ -225,13 +225,13 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
         (None, "", ["its end is not confirmed"]),
     ],
 )
-def test_stuck_pod_is_told_with_its_cure(grace, node, words):
+def test_stuck_pod_is_reported_with_its_remedy(grace, node, words):
     cluster = make_cluster({"worker": 1}, **({"forceDeleteAfterSeconds": grace} if grace is not None else {}))
     told = departures.stuck_words(cluster, pod(node=node, leaving=NOW))
     assert all(word in told for word in ["demo-worker-0", *words])
 
 
-def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
+def test_pod_kept_by_a_finalizer_is_reported_with_the_finalizer():
     """Its containers have ended, so neither the node nor a deletion by force has an effect."""
     kept = pod(leaving=NOW, grace=0.0)
     kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))

@@ -127,7 +127,7 @@ def test_workload_asks_for_what_the_pods_ask_for():
     assert body["metadata"]["ownerReferences"][0]["name"] == "demo"
 
 
-def test_quota_that_waits_for_checks_starts_nothing():
+def test_quota_with_pending_checks_does_not_start_tasks():
     queue = Queue()
     queue.quota_is_granted(FIRST)
     reserved = [one for one in queue.claim()["status"]["conditions"] if one["type"] != "Admitted"]
@@ -172,7 +172,7 @@ def test_change_that_kueue_has_not_judged_is_written_again():
 
 
 # --- evictions by Kueue
-def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
+def test_evicted_cluster_releases_its_quota_after_its_pods_end():
     queue = running()
     assert queue.says_of(FIRST)["PodsReady"] == "True"
     queue.quota_is_taken_back(FIRST)
@@ -311,7 +311,7 @@ def test_queue_that_granted_fewer_tasks_gets_back_what_is_needed_no_longer():
 
 
 # --- where the pods can run
-def test_flavor_decides_which_nodes_the_pods_may_use():
+def test_flavor_selects_the_nodes_of_the_pods():
     queue, toleration = Queue({"worker": 1}), {"key": "spot", "operator": "Exists"}
     for name, more in {"spot": {"tolerations": [toleration]}, "reserved": {}}.items():
         spec = {"nodeLabels": {"pool": name}, **more}
@@ -396,7 +396,7 @@ def test_pods_wait_for_what_the_queue_lacks(lacks, reason, words):
     assert planned.wake_after or lacks != "Kueue"
 
 
-def test_what_runs_goes_on_while_nothing_is_known_of_its_claims():
+def test_running_tasks_continue_while_their_claims_are_unknown():
     queue = running()
     grown = queued(workers(9, chief=1), generation=2)
     standing = stand(grown, replace(queue.observe(grown), lacking={"Workload": "forbidden"}))

@@ -99,7 +99,7 @@ NO_INDICES = ("1", 3e9, 1.0, True, b"1", [], {})
         (("\ud800", 0), ArgumentValueError, "Unicode"),
     ],
 )
-def test_job_and_index_that_name_no_task_are_refused(speak_as, task, error, words):
+def test_invalid_job_or_index_is_rejected(speak_as, task, error, words):
     """For dense and sparse jobs, an index is an integer of the view, and a job is a string."""
     resolver = speak_as("chief-0")
     for ask in (resolver.master, resolver.num_accelerators, resolver.membership().address_of):
@@ -109,7 +109,7 @@ def test_job_and_index_that_name_no_task_are_refused(speak_as, task, error, word
 
 
 @pytest.mark.parametrize(("task", "job"), [(None, "worker"), ("worker-1", "chief"), ("worker-1", "ps")])
-def test_half_a_task_is_refused(speak_as, task, job):
+def test_job_without_an_index_is_rejected(speak_as, task, job):
     resolver = speak_as(task)
     for ask in (resolver.master, resolver.num_accelerators):
         with pytest.raises(NoSuchTaskError, match="give both or neither"):
@@ -118,7 +118,7 @@ def test_half_a_task_is_refused(speak_as, task, job):
         speak_as(None).master()
 
 
-def test_resolver_of_half_a_task_is_refused(speak_as):
+def test_resolver_for_another_job_needs_a_task_id(speak_as):
     """A pod that asks for another job must name its task; for its own job the index is its own."""
     with pytest.raises(
         ArgumentValueError, match=r"task_type 'chief' was given without task_id, and this pod is /job:worker/task:1"

@@ -108,7 +108,7 @@ def test_archive_holds_every_source_and_nothing_compiled(archive, packed):
     assert len(archive.content) <= 150_000
 
 
-def test_what_tools_leave_behind_is_no_source(tmp_path):
+def test_temporary_files_are_excluded_from_the_archive(tmp_path):
     kept, left_out = ["a.py", "data/b.proto", "data/c/d.py"], ["a.pyc", ".a.py.swp", "a.py~", "__pycache__/a.pyc.1234"]
     for name in (*kept, *left_out, ".c/e.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,13 +124,13 @@ def test_what_tools_leave_behind_is_no_source(tmp_path):
     ],
     ids=["too large", "no chooser"],
 )
-def test_archive_that_could_not_serve_is_refused(files, words):
+def test_unusable_archive_is_rejected(files, words):
     """The operator must fail at its start, not in some pod."""
     with pytest.raises(ValueError, match=words):
         build_archive(files)
 
 
-def test_config_map_is_immutable_and_has_no_owner(archive):
+def test_config_map_is_immutable_and_without_an_owner(archive):
     name = f"tfcluster-resolver-{archive.digest[:32]}"
 
     assert build("team", archive) == {

@@ -189,7 +189,7 @@ OTHERS = [None, 3, {"/job:ps"}, {"/job:ps": 1}, {}.keys(), range(1)]
 
 
 @pytest.mark.parametrize("texts", TEXTS + ITERATORS + OTHERS, ids=lambda value: type(value).__name__)
-def test_what_is_no_sequence_of_texts_is_refused(texts):
+def test_invalid_filter_sequence_is_rejected(texts):
     """A string, bytes, an iterator or a non-sequence raises TypeError, and the task keeps its filters."""
     filters = filters_of(("worker", 0, ["/job:ps"]))
     with pytest.raises(TypeError, match="/job:worker/task:0"):
@@ -197,13 +197,13 @@ def test_what_is_no_sequence_of_texts_is_refused(texts):
     assert filters == filters_of(("worker", 0, ["/job:ps"]))
 
 
-def test_filter_that_is_no_text_is_refused():
+def test_filter_that_is_not_text_is_rejected():
     for text in (b"/job:ps", None, 3, ["/job:ps"]):
         with pytest.raises(TypeError, match="must be text"):
             filters_of(("worker", 0, ["/", text]))
 
 
-def test_unreadable_filter_is_refused_with_its_position():
+def test_invalid_filter_is_rejected_with_its_position():
     """A filter that TensorFlow would reject on connection, or read as task 0, is rejected; the call changes nothing."""
     filters = ClusterDeviceFilters()
 
@@ -231,7 +231,7 @@ def test_unreadable_filter_is_refused_with_its_position():
         (3, TypeError, "must be text"),
     ],
 )
-def test_wrong_job_is_refused(job, error, words):
+def test_invalid_job_is_rejected(job, error, words):
     """A job name that no task of a runtime can have is rejected; TensorFlow accepts and ignores it."""
     with pytest.raises(error, match=words):
         filters_of((job, 0, ["/"]))

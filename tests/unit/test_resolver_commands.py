@@ -295,7 +295,7 @@ def test_functions_need_a_resolver_with_a_task(function):
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize("job", ["my-worker", "1worker", "wörker", "worker\n"])
-def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job):
+def test_name_that_aborts_tensorflow_is_rejected(monkeypatch, capsys, job):
     """Both reject a name that would abort TensorFlow, before they load it."""
     reason = "a name is a letter, then letters, digits and _"
     be_task(monkeypatch, job, 0, "w1:0")
@@ -310,7 +310,7 @@ def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, j
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_serve_on_a_taken_port_is_refused_and_leaves_signals_alone(monkeypatch, capsys, listen):
+def test_serve_on_a_port_in_use_is_rejected_and_keeps_signal_handlers(monkeypatch, capsys, listen):
     """The port is checked before TensorFlow is loaded; a program that continues has its signal handlers."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     monkeypatch.setenv(contract.ENV_ADDRESS, listen())

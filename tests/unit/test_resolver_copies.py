@@ -89,7 +89,7 @@ def test_archive_of_another_config_map_is_not_worked_out():
     ],
     ids=["wanted", "unwanted", "mounted", "old", "old and mounted", "another's, by its bytes"],
 )
-def test_copy_goes_when_no_pod_needs_it(copy, mounted, current, needed, goes):
+def test_copy_is_deleted_when_unused(copy, mounted, current, needed, goes):
     found = list(unneeded([copy], mounted=mounted, current=current, needed=needed))
     assert [one.meta.name for one in found] == [NAME] * goes
 
@@ -103,7 +103,7 @@ def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
 
 
 # --- the plan
-def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
+def test_pods_wait_while_the_copy_is_repeatedly_deleted():
     """After two consecutive repairs it waits, and new pods wait for it."""
     world = settled(make_cluster({"worker": 1}))
     create = Create("ConfigMap", NAME, reasons.REPAIRED)
@@ -146,7 +146,7 @@ def copy_of(world: World) -> dict[str, Any] | None:
 
 
 @within(simulated)
-async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> None:
+async def test_concurrently_declared_clusters_share_one_copy(world: World) -> None:
     """One request creates it, though many reconciles need it at the same moment; no Event reports another."""
     names = [CLUSTER, *(f"c{number}" for number in range(40))]
     for name in names:
@@ -171,7 +171,7 @@ async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World
 
 
 @within(simulated)
-async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom(world: World) -> None:
+async def test_repeatedly_deleted_copy_is_recreated_with_back_off(world: World) -> None:
     await one_worker_runs(world)
     made = len(requests(world, "create"))
     for _ in range(600):
@@ -184,7 +184,7 @@ async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom
 
 
 @within(simulated)
-async def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone(world: World) -> None:
+async def test_copy_being_deleted_is_recreated_afterwards(world: World) -> None:
     """A finalizer keeps it for a while: in the meantime no pod is created that would lose it."""
     await one_worker_runs(world)
     keep = {"metadata": {"finalizers": ["example.com/keep"]}}
@@ -216,7 +216,7 @@ def owned_by(world: World, name: str) -> dict[str, Any]:
 
 
 @within(simulated)
-async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: World) -> None:
+async def test_suspended_cluster_gets_its_copy_back_on_resume(world: World) -> None:
     """Deleted while it is suspended, with quotas: nothing is written until a pod is created, and then all is well."""
     world.declare({"jobs": {"worker": job(2)}})
     assert await world.await_quiet(ready, SOON)
@@ -232,7 +232,7 @@ async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: 
 
 
 @within(simulated)
-async def test_copies_that_nobody_needs_go_once_an_hour(world: World) -> None:
+async def test_unused_copies_are_deleted_hourly(world: World) -> None:
     archives = [ResolverArchive(f"version {number}".encode()) for number in range(4)]
     mounted, protected, *unused = (naming.resolver_name(one.digest) for one in archives)
     forged = naming.resolver_name("0" * 64)

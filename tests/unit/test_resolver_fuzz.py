@@ -26,7 +26,7 @@ PEAK = 192 * 2**20
 
 
 @pytest.mark.parametrize(("first", "last"), list(pairwise(BOUNDS)))
-def test_any_input_is_answered_or_refused_by_the_resolvers_own_errors(first, last):
+def test_any_input_gets_an_answer_or_a_resolver_error(first, last):
     """Views, environments, arguments, ClusterSpecs and an API server's responses of any content."""
     # A separate process, because an abort or unlimited memory would end it.
     ended = subprocess.run(

@@ -92,7 +92,7 @@ def test_descriptor_set_is_that_of_the_sources(tmp_path):
         protos.compile_protos(tmp_path)
 
 
-def test_messages_are_made_once_and_are_ours():
+def test_messages_are_built_once_in_a_private_pool():
     """TensorFlow registers its own of the same names in protobuf's default pool; ours of two calls can be compared."""
     assert _protobuf.messages("another test") == MESSAGES
     assert type(ClusterSpec({}).as_cluster_def()) is MESSAGES.ClusterDef
@@ -104,7 +104,7 @@ def test_messages_are_made_once_and_are_ours():
 @pytest.mark.parametrize(
     "value", [None, 3, {}, MESSAGES.ClusterDeviceFilters(), MESSAGES.ClusterDef, type("Fake", (), {})()]
 )
-def test_other_values_are_no_cluster_def(value):
+def test_other_values_are_not_a_cluster_def(value):
     assert not _protobuf.is_cluster_def(value)
     assert _protobuf.is_cluster_def(MESSAGES.ClusterDef())
 
@@ -251,7 +251,7 @@ def test_module_can_be_loaded_twice(run, again):
 
 
 @pytest.mark.parametrize("tensorflow", ["", "distribute = None\n", None], ids=["empty", "half", "a folder"])
-def test_what_is_no_tensorflow_is_left_alone(run, tensorflow):
+def test_foreign_module_named_tensorflow_is_ignored(run, tensorflow):
     assert run(OURS + MADE + THEIRS + "print(tf.__name__, made.master('worker', 0))", tensorflow) == [
         "tensorflow grpc://a:1"
     ]

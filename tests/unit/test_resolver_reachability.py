@@ -58,7 +58,7 @@ def test_each_missing_task_has_its_cause(listening):
     assert wait_for_tasks([], timeout=0) == ()
 
 
-def test_missing_pod_is_no_missing_name(monkeypatch):
+def test_missing_pod_differs_from_an_unresolved_name(monkeypatch):
     real = socket.getaddrinfo
 
     def resolve(host: str, *arguments: object, **options: object) -> object:
@@ -98,7 +98,7 @@ def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch,
     assert (max(counts), open_sockets()) == (before + most, before)
 
 
-def test_process_without_descriptors_goes_on_with_those_it_has(listening):
+def test_process_without_free_descriptors_still_probes_all_tasks(listening):
     """Without a free descriptor, a task waits for the end of another one's attempt."""
     text = """
 import resource, sys
@@ -289,7 +289,7 @@ def test_task_that_starts_late_is_waited_for():
         assert probes.reached() == {("worker", 0): late.getsockname()}
 
 
-def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):
+def test_probed_tasks_can_be_added_and_removed(black_hole, listening):
     """A removed task is no longer missing, and its attempts end; an added one is tried."""
     gone, stays = silent_tasks(black_hole, 2)
     before = open_sockets()
@@ -332,7 +332,7 @@ def test_addresses_are_taken_apart():
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:65536", "grpc://host:1", "host:1_0"])
-def test_what_is_no_address_is_refused(address):
+def test_invalid_address_is_rejected(address):
     """A text that is not host:port is rejected immediately, because TensorFlow would wait for it forever."""
     with pytest.raises(AddressError):
         wait_for_tasks([("worker", 0, address)], timeout=GUARD)

@@ -39,7 +39,7 @@ def _in_a_pod_of_another_cluster(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("cluster", [JOBS, ClusterSpec(JOBS)], ids=["dict", "ClusterSpec"])
-def test_written_spec_is_told_as_it_is(cluster):
+def test_given_spec_is_returned_unchanged(cluster):
     resolver = TFClusterResolver.from_spec(cluster, "worker", 1)
     assert resolver.cluster_spec().as_dict() == JOBS
     assert (resolver.task_type, resolver.task_id, resolver.rpc_layer, resolver.epoch) == ("worker", 1, "grpc", 0)
@@ -101,7 +101,7 @@ def test_filters_of_a_written_spec_are_kept(declared):
         (JOBS, {"worker": {0: ["job:ps"]}}, ValueError),
     ],
 )
-def test_what_is_no_spec_is_refused(cluster, filters, kind):
+def test_invalid_spec_is_rejected(cluster, filters, kind):
     """Invalid clusters and filters raise immediately; TensorFlow would take a string as filters that show all."""
     with pytest.raises(kind):
         TFClusterResolver.from_spec(cluster, device_filters=filters)
@@ -172,7 +172,7 @@ def test_source_of_a_user_is_taken():
     assert now.master() == "grpc+x://w0:1"
 
 
-def test_file_is_read_anew(tmp_path):
+def test_file_is_reread(tmp_path):
     kubelet = Kubelet(tmp_path)
     kubelet.write(VIEW)
     resolver = TFClusterResolver.from_file(tmp_path / "cluster.json", "worker", 0)
@@ -212,7 +212,7 @@ NAMES = ["", "Upper", "a,b", "a in (b)", "../a", "-a", "a" * 254, "\ud800"]
     ],
     ids=["file", "kubeconfig", "name", "namespace"],
 )
-def test_what_can_be_no_path_or_name_is_refused(make, values):
+def test_invalid_path_or_name_is_rejected(make, values):
     """A name becomes a part of a path and of a selector, so only names that the API server allows are accepted."""
     for value in values:
         with pytest.raises(ArgumentValueError):
@@ -282,7 +282,7 @@ def text_of(epoch: int, **changes) -> str:
     return contract.dump(replace(VIEW, epoch=epoch, **changes))
 
 
-def test_slow_thread_takes_nothing_back(mount, monkeypatch):
+def test_slow_thread_does_not_restore_an_old_view(mount, monkeypatch):
     mount.swap({SHARED: text_of(1)})
     view_file = ViewFile(mount.folder, None)
     old = view_file.read()

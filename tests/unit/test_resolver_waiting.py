@@ -74,7 +74,7 @@ def test_wait_counts_the_others(cluster, listen):
         tfcluster_resolver.wait(jobs=["evaluator"])
 
 
-def test_wait_needs_no_pod(listen):
+def test_wait_works_outside_a_pod(listen):
     jobs = {"chief": [refusing_address()], "worker": [listen()]}
     assert tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs, "chief", 0), timeout=0) == 1
     with pytest.raises(TasksUnreachableError, match="1 of 2 other tasks of the given ClusterSpec did not answer"):

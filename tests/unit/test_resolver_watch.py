@@ -268,7 +268,7 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
         assert next(following).epoch == epoch
 
 
-def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
+def test_forked_process_continues_with_its_own_watch(kubelet, monkeypatch):
     """After a fork both processes get every new epoch from the same iterator, independently."""
     monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
     following = TFClusterResolver().watch(timeout=GUARD)
@@ -318,7 +318,7 @@ def test_watch_closes_its_descriptor(kubelet):
 
 
 @pytest.mark.usefixtures("kubelet")
-def test_waiting_takes_no_processor_time(monkeypatch):
+def test_waiting_rarely_reads_the_view(monkeypatch):
     looks = []
     resolver = TFClusterResolver()
     real = resolver._source.view

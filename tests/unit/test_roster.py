@@ -155,7 +155,7 @@ ANOTHER_IMAGE = {"metadata": {"managedFields": [OURS, {"manager": "kubectl", "fi
     ],
 )
 @pytest.mark.parametrize("phase", ["Running", "Pending"])
-def test_to_pass_by_what_is_settled_changes_no_decision(world, happens, phase):
+def test_skipping_settled_tasks_does_not_change_decisions(world, happens, phase):
     cluster = make_cluster(updateStrategy={"type": "RollingUpdate"})
     world.pod_runs(SUBJECT, phase=phase)
     happens(world)
@@ -173,7 +173,7 @@ def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str
     return known, planned, status_of(roster, known, planned.views, planned.findings, world.now)
 
 
-def test_decisions_over_thousands_of_tasks_pause():
+def test_decisions_over_thousands_of_tasks_yield():
     cluster, now = make_cluster({"worker": 4 * AT_ONCE}), 0.0
     roster = at_once(counted)(roll_in_turns(cluster, Observed()), least=4)
     known = take_stock(roster, Ledger(), now)
@@ -209,7 +209,7 @@ def with_known_objects(observed: Observed, before: Observed) -> Observed:
     return replace(observed, pods=pods)
 
 
-def test_end_that_was_seen_before_the_deletion_is_told_of_a_terminating_pod(world):
+def test_end_before_the_deletion_counts_for_a_terminating_pod(world):
     world.pod_ends(SUBJECT, "Failed")
     place(world)
     edit(LEAVING)(world)
@@ -255,7 +255,7 @@ def test_completed_task_stays_so_whatever_becomes_of_its_pod(world, happens):
     assert place(world, completed(0)).stage is not Stage.COMPLETED
 
 
-def test_completed_task_has_no_pod_of_others(world):
+def test_completed_task_ignores_foreign_pods(world):
     NOBODYS(world)
     assert place(world, completed(1)).pod is None
 
@@ -315,7 +315,7 @@ def test_each_name_has_one_holder(world, kind, change, holder):
     assert (held.name, held.holder, held.own is not None) == (name, holder, holder is Holder.OURS)
 
 
-def test_name_that_nobody_holds_is_free():
+def test_unused_name_is_free():
     roster = call_roll(make_cluster(), InMemoryWorld().observe(make_cluster()), resolver=RESOLVER)
     holders = [roster.service.holder, roster.views(make_cluster().job("chief")).holder, roster.copy.holder]
     assert holders == [Holder.NOBODY] * 3
@@ -327,7 +327,7 @@ def _add(world: InMemoryWorld, kind: Any, name: str, owner: str = CLUSTER_UID) -
     world.create(kind, {"metadata": {"name": name, "labels": labels, **owned_by(owner, "demo")["metadata"]}})
 
 
-def test_what_nothing_declared_needs_is_told_apart(world):
+def test_undeclared_objects_are_deleted_and_foreign_ones_kept(world):
     for kind, name in (("Service", "stray"), ("ConfigMap", "demo-old"), ("NetworkPolicy", "demo-of-old")):
         _add(world, kind, name)
     world.create("ConfigMap", build_resolver_config_map("default", NO_ARCHIVE))

@@ -54,13 +54,13 @@ def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
         (["--all-namespaces", "--metrics-port", "8080"], "--metrics-port and --health-port must differ"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(capsys, arguments, words):
+def test_invalid_options_are_rejected(capsys, arguments, words):
     with pytest.raises(SystemExit):
         parse_arguments(arguments)
     assert words in capsys.readouterr().err
 
 
-def test_version_is_told_without_other_options(capsys):
+def test_version_is_printed_without_other_options(capsys):
     with pytest.raises(SystemExit) as stop:
         parse_arguments(["--version"])
     assert stop.value.code == 0

@@ -103,7 +103,7 @@ def test_an_address_is_the_tasks_dns_name_and_port():
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])
-def test_a_cluster_without_jobs_is_told(spec):
+def test_cluster_without_jobs_is_reported(spec):
     assert problems({**make_body(), "spec": spec}) == ("spec.jobs: declare at least one job",)
 
 
@@ -145,7 +145,7 @@ def of_container(**fields: Any) -> dict[str, Any]:
         ({"template": {"spec": {"volumes": ["v"]}}}, ".template.spec.volumes[0]"),
     ],
 )
-def test_a_part_of_the_wrong_type_is_told_with_its_path(job, path):
+def test_part_with_a_wrong_type_is_reported_with_its_path(job, path):
     """A value that an old CRD allows is an InvalidSpecError that names the field."""
     body = make_body()
     body["spec"]["jobs"]["worker"] = {"template": TEMPLATE, **job} if isinstance(job, dict) else job
@@ -163,13 +163,13 @@ def test_an_empty_key_of_a_job_is_as_good_as_none(field):
 
 
 @pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
-def test_job_that_cannot_be_named_is_told(name):
+def test_invalid_job_name_is_reported(name):
     """Two such names can be equal in DNS, and their pods would replace each other forever."""
     (problem,) = problems(make_body({"worker": 1, name: 1}))
     assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
 
 
-def test_all_parts_that_cannot_be_read_are_told_at_once():
+def test_all_unreadable_parts_are_reported_together():
     body = make_body({"worker": {"replicas": "x"}, "ps": {"port": "y"}}, suspend="no")
     assert [problem.partition(":")[0] for problem in problems(body)] == [
         "spec.suspend",
@@ -178,21 +178,21 @@ def test_all_parts_that_cannot_be_read_are_told_at_once():
     ]
 
 
-def test_long_value_is_told_in_short():
+def test_long_value_is_reported_truncated():
     """A condition's message has a maximal length, which the user's values must not exceed."""
     assert len(problems(make_body({"worker": {"deviceFilters": ["x" * 1_000_000]}}))[0]) < 500
     assert len(problems(make_body({"x" * 100_000: {"replicas": "y" * 1_000_000}}))[0]) < 1_000
 
 
 @pytest.mark.parametrize("spec", ["x", 5, ["jobs"], True])
-def test_spec_that_is_no_object_is_told(spec):
+def test_spec_that_is_not_an_object_is_reported(spec):
     """We report it, because it does not name another controller."""
     body = {**make_body(), "spec": spec}
     assert is_ours(body)
     assert problems(body)[0].startswith("spec: ")
 
 
-def test_every_bad_filter_is_told_with_its_place_in_the_order_of_declaration():
+def test_every_invalid_filter_is_reported_in_declaration_order():
     own = {"1": ["/task:1/job:worker", "/job:chief"]}
     worker = {"replicas": 2, "deviceFilters": ["worker", "/job:ps", "/job:worker/task:2"], "taskDeviceFilters": own}
     form = "is not a device filter in canonical form, such as /job:ps/task:0"
@@ -287,7 +287,7 @@ def test_share_of_the_tasks_is_rounded_down_and_one_at_least(strategy, replicas,
 
 
 @pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {}])
-def test_share_that_is_none_is_told(most):
+def test_invalid_max_unavailable_is_reported(most):
     (problem,) = problems(make_body({"worker": 2}, updateStrategy=rolling(most)))
     assert "maxUnavailable" in problem
 
@@ -320,7 +320,7 @@ def test_largest_cluster_is_read():
     ],
     ids=["tasks", "tasks that may come", "filters of single tasks"],
 )
-def test_cluster_beyond_a_bound_is_told(body, words):
+def test_cluster_beyond_a_limit_is_reported(body, words):
     told = problems(body)
     assert all(one.startswith("spec.jobs: ") for one in told)
     assert any(words in one for one in told)

@@ -34,7 +34,7 @@ def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
         process.wait()
 
 
-def test_what_needs_no_library_works_without_any():
+def test_missing_libraries_are_reported_and_version_still_works():
     """Without extras, the operator prints its version, and what to install to run it."""
     version, run = begin_without_libraries("--version"), begin_without_libraries("--all-namespaces")
     assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")

@@ -223,7 +223,7 @@ def test_healthy_devices_count_and_sick_ones_do_not():
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_a_pod_that_does_not_run_holds_nothing(phase):
+def test_pod_that_does_not_run_has_zero_accelerators(phase):
     cluster, world = running({"worker": {"template": GPU_TEMPLATE}})
     world.edit("Pod", "demo-worker-0", {"status": {"phase": phase}})
     assert report(cluster, world)["accelerators"] == 0
@@ -235,7 +235,7 @@ def _with_status(cluster: TFCluster, status: dict[str, Any], **changes: Any) -> 
     return TFCluster(**{**body, "status": copy.deepcopy(status), **changes})
 
 
-def test_a_status_in_which_nothing_changed_is_the_same():
+def test_unchanged_status_is_identical():
     cluster, world = running({"worker": 2})
     before = report(cluster, world)
     assert before == report(_with_status(cluster, before), world, now=LATER)
@@ -284,7 +284,7 @@ def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
     assert kept[0] == kept[1]
 
 
-def test_an_invalid_spec_is_told_on_a_cluster_without_a_status():
+def test_invalid_spec_without_a_status_is_reported():
     after = invalid_status({}, generation=1, problems=["no jobs"], now=NOW)
     assert {"observedGeneration", "conditions"} == set(after)
     assert after["conditions"][0]["lastTransitionTime"] == NOW_TEXT

@@ -102,7 +102,7 @@ def test_failures_at_one_time_are_judged_by_job_and_index():
 @pytest.mark.parametrize(
     ("ahead", "retry_in"), [(0.0, 0.0), (300.0, 300.0), (375.0, 375.0), (376.0, 0.0), (3600.0, 0.0)]
 )
-def test_time_that_no_pause_reaches_is_now(ahead, retry_in):
+def test_time_beyond_the_longest_back_off_is_read_as_now(ahead, retry_in):
     cluster, world = running({"worker": 1}, activeDeadlineSeconds=9)
     now = world.now
     failing = {0: Failing(3, now + ahead)}
@@ -135,7 +135,7 @@ def test_failure_of_a_task_that_does_not_work_is_not_forgotten():
     assert seconds_until_forgiven(roster, found, world.now) is None
 
 
-def test_verdict_is_for_ever():
+def test_verdict_is_permanent():
     cluster = make_cluster({"chief": 1, "worker": 2}, suspend=True)
     world = settled(make_cluster({"chief": 1, "worker": 2}))
     world.pod_ends("demo-chief-0", "Succeeded")
@@ -165,7 +165,7 @@ def test_suspended_cluster_is_as_at_the_start_but_for_its_incarnation():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_pod_of_the_life_before_a_suspension_says_nothing_after_it(phase):
+def test_pod_from_before_a_suspension_is_ignored_after_it(phase):
     cluster, world = running({"worker": 1})
     world.edit("Pod", "demo-worker-0", {"metadata": {"finalizers": ["example.com/keep"]}})
     world.pod_ends("demo-worker-0", phase)
@@ -176,7 +176,7 @@ def test_pod_of_the_life_before_a_suspension_says_nothing_after_it(phase):
     assert (resumed.verdict, resumed.restarts, resumed.of("worker").completed) == (None, 0, frozenset())
 
 
-def test_pod_of_an_earlier_incarnation_says_nothing():
+def test_pod_of_an_earlier_incarnation_is_ignored():
     cluster, world = running({"worker": {"replicas": 2, "restartScope": "Job"}})
     world.pod_ends("demo-worker-0", "Failed")
     known = world.stock(cluster)
@@ -184,7 +184,7 @@ def test_pod_of_an_earlier_incarnation_says_nothing():
     assert world.stock(cluster, known) == known
 
 
-def test_what_is_declared_no_more_is_forgotten():
+def test_undeclared_tasks_are_forgotten():
     both = {1: Failing(1, 2.0), 3: Failing(1, 2.0)}, {1: Lost("", 0), 3: Lost("", 0)}
     record = JobRecord(completed=frozenset({0, 3}), started=frozenset({3}), failing=both[0], lost=both[1])
     known = Ledger(started_at=5.0, jobs={"worker": record, "ps": record})

@@ -56,7 +56,7 @@ def test_a_child_is_found_by_name_and_by_owner():
     assert None is store.get(("ns", "d"))
 
 
-def test_every_change_is_told_with_owner_and_label_and_whether_the_child_has_left():
+def test_every_change_is_reported_with_owner_label_and_deletion():
     told: list[tuple[str, tuple[str, str], bool]] = []
     store = ChildStore(lambda *one: told.append(one), lambda: 0.0)
     store.put(child(1))
@@ -65,7 +65,7 @@ def test_every_change_is_told_with_owner_and_label_and_whether_the_child_has_lef
     assert told == [("owner", ("ns", "demo"), left) for left in (False, False, True)]
 
 
-def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
+def test_irrelevant_change_is_stored_without_a_notification():
     """Others' annotations and managedFields cause no reconcile; an older list does not remove the pod."""
     store, told = make_store(child(1))
     store.put(child(5, annotations={"example.com/note": "1"}, managedFields=[{"manager": "other", "fieldsV1": {}}]))
@@ -90,7 +90,7 @@ def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
     ],
     ids=str,
 )
-def test_news_that_a_decision_reads_is_told(news):
+def test_relevant_change_is_notified(news):
     store, told = make_store(child(1))
     store.put(child(2, **news))
     assert told
@@ -150,7 +150,7 @@ def test_what_is_believed_after_old_late_and_repeated_news(known, acts, believed
     assert told == [("owner", ("ns", "demo"))] * tells
 
 
-def test_a_child_that_changes_hands_is_told_to_both():
+def test_child_with_a_new_owner_is_reported_to_both():
     store, told = make_store(child(1))
     store.put(child(2, owner="other", label="elsewhere"))
     assert {("owner", ("ns", "demo")), ("other", ("ns", "elsewhere"))} == set(told)
@@ -233,7 +233,7 @@ def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
     assert store.get(NAME) is not None
 
 
-def test_labels_of_somebody_elses_policy_wake_nobody():
+def test_labels_of_a_foreign_policy_do_not_wake_clusters():
     """The clusters of a namespace depend only on the spec of such a policy."""
     told: list[Any] = []
     store = ChildStore(lambda *of: told.append(of), lambda: 0.0)

@@ -64,7 +64,7 @@ def deletions(world: World, pod: str) -> int:
 
 
 @in_world
-async def test_resolver_name_that_somebody_held_is_taken_when_it_is_free(world: World):
+async def test_taken_resolver_name_is_used_when_it_is_free(world: World):
     """No pod is created without its resolver; the name is checked again, without a restart."""
     name = naming.resolver_name(read_archive().digest)
     world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")

@@ -45,7 +45,7 @@ def test_each_task_is_in_one_state():
     [({"suspend": True}, Ledger()), ({}, Ledger(verdict=Verdict("Failed", "TaskFailed", "")))],
     ids=["suspended", "failed"],
 )
-def test_task_that_needs_no_pod_is_not_missing(spec, ledger):
+def test_idle_task_does_not_count_as_missing(spec, ledger):
     world = settled(make_cluster(JOBS))
     world.objects.pop(("Pod", "demo-chief-0"))
     found = tally.tasks_of(roster_of(world, **spec), ledger)
@@ -111,7 +111,7 @@ def test_cluster_is_waited_for_while_it_should_be_ready(case):
     assert found == (waited and (waited[0], NOW - waited[1]))
 
 
-def test_cluster_that_rests_goes_or_was_not_reported_is_waited_for_since_it_was_made():
+def test_unreported_cluster_waits_since_creation_unless_suspended_or_deleted():
     assert waited_for(created(suspend=True), condition("Ready=False Suspended 900")) is None
     leaving = created()
     leaving["metadata"]["deletionTimestamp"] = timestamp(NOW)

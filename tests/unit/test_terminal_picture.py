@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("name", ["demo.svg", "demo-kubernetes.svg", "status-watch.svg"])
-def test_pictures_of_the_documents_are_small_and_need_nothing_else(name):
+def test_doc_pictures_are_small_and_self_contained(name):
     """A page stays fast, and a reader's browser loads no other file for a font, a script or a picture."""
     text = (PICTURES / name).read_text(encoding="utf-8")
     root = ET.fromstring(text)  # noqa: S314 - what our own code has written

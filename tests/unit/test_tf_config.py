@@ -79,7 +79,7 @@ def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
     assert set(map(str, told("TFJob").values())) == {str([first, second])}
 
 
-def test_unknown_way_to_set_it_is_told():
+def test_invalid_tf_config_value_is_reported():
     told = problems({"worker": 1}, resolver={"tfConfig": "File"})
     assert told[0].startswith("spec.resolver.tfConfig: ")
 
@@ -93,7 +93,7 @@ def test_bound_of_its_tasks():
         assert problems({"ps": 1, "worker": worker}, **SET) == (f"spec.resolver.tfConfig: {words}",)
 
 
-def test_an_own_one_in_the_main_container_is_told():
+def test_own_tf_config_in_the_main_container_is_reported():
     first, second = {"name": "first", "env": OWN}, {"name": "second", "env": OWN}
     (told,) = problems({"worker": with_containers(first, {"name": "b"})}, **SET)
     words = "the operator sets TF_CONFIG: remove it, or set spec.resolver.tfConfig to None"
@@ -173,7 +173,7 @@ def test_largest_one_is_set(monkeypatch):
     assert InMemoryWorld().plan(make_cluster(JOBS, **SET)).findings == ()
 
 
-def test_no_pod_goes_for_one_that_could_not_start(monkeypatch):
+def test_pods_that_could_not_restart_are_not_deleted(monkeypatch):
     world = settled(make_cluster(JOBS))
     bounded(monkeypatch, 1)
     planned = world.plan(make_cluster(JOBS, generation=2, **SET, **RECREATE))
@@ -182,7 +182,7 @@ def test_no_pod_goes_for_one_that_could_not_start(monkeypatch):
     assert (deleted, tried) == (["demo-ps-0"], ["demo-ps-0"])
 
 
-def test_who_runs_hears_of_a_cluster_that_grew_too_large(monkeypatch):
+def test_running_tasks_are_notified_when_tf_config_is_too_large(monkeypatch):
     world = settled(make_cluster(JOBS, **SET))
     bounded(monkeypatch, 0)
     planned = world.plan(make_cluster({**JOBS, "worker": {"replicas": 3}}, generation=2, **SET))
@@ -193,7 +193,7 @@ def test_who_runs_hears_of_a_cluster_that_grew_too_large(monkeypatch):
 
 
 # --- no additional cost
-def test_a_resize_replaces_no_pod():
+def test_resize_does_not_replace_pods():
     world = settled(make_cluster({"worker": 2}, **SET))
     larger = make_cluster({"worker": 3}, generation=2, **SET)
     assert not any(isinstance(one, Delete) for one in world.plan(larger).actions)

@@ -98,7 +98,7 @@ def test_each_request_is_counted_once_with_its_end(end):
     assert stage.counted("tfcluster_api_request_duration_seconds_sum") == {("create",): 0.25}
 
 
-def test_write_that_the_fence_held_back_is_no_request():
+def test_write_blocked_by_the_fence_is_not_counted():
     stage = Stage(None)
     with pytest.raises(errors.NotLeadingError):
         stage.ask("POST", "/api/v1/namespaces/a/pods", errors.NotLeadingError("another leads"))
@@ -129,7 +129,7 @@ def test_watch_of_what_a_server_may_lack_is_silent_only_while_there_is_one():
     assert "podgroups" not in stage.traffic.silences()
 
 
-def test_worst_of_several_namespaces_is_told():
+def test_worst_of_several_namespaces_is_reported():
     """One namespace whose watch is down is reported, although others are active; only our watches count."""
     stage = Stage("a", "b")
     stage.now += 60

@@ -15,7 +15,7 @@ from tfcluster_operator.objects.observed import Observed
 from tfcluster_resolver import contract
 
 
-def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
+def test_view_too_large_for_a_config_map_is_rejected_with_its_size(monkeypatch):
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
     size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
@@ -86,7 +86,7 @@ def test_equal_views_are_built_once(built):
     assert sorted(built) == [0, 1]  # one for the comparison and one for the files
 
 
-def test_views_are_kept_while_nothing_changes_that_they_are_made_from(built):
+def test_views_are_cached_while_their_inputs_are_unchanged(built):
     limits = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     template = {"spec": {"containers": [{"name": "task", "image": "i", **limits}]}}
     jobs = {"worker": {"replicas": 2, "template": template}}

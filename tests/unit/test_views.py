@@ -173,7 +173,7 @@ THREE = {"worker": {"replicas": 3, "template": ONE_GPU}}
         (SEEN_IN_PART, [("Unhealthy", "Unhealthy")] * 2, "ps", {0: {GPU: 0}}),
     ],
 )
-def test_only_differing_devices_of_seen_tasks_are_told(jobs, healths, reader, told):
+def test_only_differing_devices_of_visible_tasks_are_published(jobs, healths, reader, told):
     cluster, world = running(jobs)
     for index, of_task in enumerate(healths):
         world.pod_holds(f"demo-worker-{index}", GPU, *of_task)
@@ -252,7 +252,7 @@ def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
     assert epochs(cluster, world) == {"worker/cluster.json": 3}
 
 
-def test_a_text_that_is_no_view_has_no_membership():
+def test_invalid_view_text_has_an_empty_membership():
     found = read_file("garbage")
     assert (digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
 

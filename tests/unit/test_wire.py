@@ -105,7 +105,7 @@ def test_a_config_map_is_read_as_digests():
     assert ConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
 
 
-def test_a_list_gives_its_objects_and_where_it_goes_on():
+def test_list_returns_objects_and_the_continue_token():
     body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
     listed, meta = KINDS["Service"].read_list(msgspec.json.encode(body))
     found = list(listed)
@@ -148,7 +148,7 @@ def disruption_target(value: str) -> dict[str, Any]:
         (disruption_target("False"), False),
     ],
 )
-def test_a_disruption_is_told_by_reason_or_condition(status, disrupted):
+def test_disruption_is_detected_by_reason_or_condition(status, disrupted):
     """Deletion by others, a node's rejection, or a loss by the runtime; the program's own end is a failure.
 
     A reason of the pod has priority over one of its container.
@@ -208,7 +208,7 @@ def test_the_main_container_is_the_one_that_was_noted():
     [(1, 0, 2, True), (0, 1, 2, True), (2, 2, 2, False), (2, 1, 2, False), (0, 0, 2, False), (1, 0, 0, False)],
     ids=["by the status", "by a condition", "it knew", "the status is newer", "an old server", "no generation"],
 )
-def test_an_end_that_was_told_before_the_deletion_was_known_is_proved(told_of, ready_told_of, generation, proved):
+def test_end_reported_before_the_deletion_is_proved(told_of, ready_told_of, generation, proved):
     ready = {"type": "Ready", "status": "False", "observedGeneration": ready_told_of}
     of_end = {"phase": "Running", "observedGeneration": told_of, "conditions": [ready]}
     metadata = {"generation": generation, "deletionTimestamp": "2027-01-15T08:00:30Z"}
@@ -261,5 +261,5 @@ def test_the_most_telling_trouble_is_named(status, trouble):
 @pytest.mark.parametrize(
     ("text", "attempt"), [("0", 0), ("7", 7), ("-1", 0), ("", 0), ("x", 0), ("٣", 0), ("9" * 5000, 0)]
 )
-def test_an_attempt_that_is_no_number_is_none(text, attempt):
+def test_invalid_attempt_is_read_as_zero(text, attempt):
     assert attempt == read_pod({"annotations": {naming.ANNOTATION_ATTEMPT: text}}).attempt

@@ -135,7 +135,7 @@ def _no_jitter(monkeypatch):
         ),
     ],
 )
-def test_marks_and_the_passes_that_they_make(lasts, script, passes):
+def test_marks_start_reconciles(lasts, script, passes):
     assert play(*script, lasts=lasts) == passes
 
 
@@ -163,7 +163,7 @@ def test_next_part_of_a_large_plan_comes_without_a_rest_and_after_who_waits():
     assert passes == [(0, "a"), (1, "b"), (2, "a"), (3, "a")]
 
 
-def test_a_pass_that_fails_is_repeated_with_doubling_pauses_up_to_a_minute():
+def test_failing_reconcile_backs_off_up_to_a_minute():
     passes = play(at(0, "a"), at(10, "b"), seconds=300, results=[FAILURE] * 100)
     assert [moment for moment, key in passes if key == "a"] == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303]
     assert [moment for moment, key in passes if key == "b"] == [10]
@@ -177,7 +177,7 @@ def test_a_pass_that_fails_is_repeated_with_doubling_pauses_up_to_a_minute():
         pytest.param([REFUSED, REFUSED, 50.0, REFUSED], [0, 1, 3, 53, 54], id="a pass that succeeds ends the pauses"),
     ],
 )
-def test_what_a_pass_gives_decides_when_its_key_has_the_next(results, moments):
+def test_result_of_a_reconcile_schedules_the_next(results, moments):
     assert play(at(0, "a"), results=results) == [(moment, "a") for moment in moments]
 
 
@@ -225,7 +225,7 @@ async def test_overdue_are_those_that_wait_for_a_worker():
 
 
 @virtual
-async def test_each_pass_is_told_with_its_end(caplog):
+async def test_each_reconcile_is_reported_with_its_outcome(caplog):
     """Its duration and its outcome; a repeated rejection is logged once at info, with the cluster."""
     caplog.set_level(logging.INFO)
     told: list[tuple[float, str]] = []

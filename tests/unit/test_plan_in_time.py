@@ -1,93 +1,17 @@
-"""The planner's timers: draining, a scope's back-off, deadlines, the TTL, and pods that do not terminate."""
+"""Pods that do not terminate, and leaving tasks in the views."""
 
 from __future__ import annotations
 
 import pytest
-from unit.in_memory import InMemoryWorld, make_cluster, merge_patch, running, settled, timestamp
+from unit.in_memory import make_cluster, running, settled, timestamp
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_resolver import contract
 
 
 def reasons_of(planned):
     return [action.reason for action in planned.actions]
-
-
-SURPLUS = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": 30}}
-
-
-def drained():
-    """Remove workers, with a drain of 30 seconds."""
-    return make_cluster(merge_patch(SURPLUS, {"worker": {"replicas": 1}})), settled(make_cluster(SURPLUS))
-
-
-def test_surplus_pods_drain_before_they_go():
-    cluster, world = drained()
-    planned = world.plan(cluster)
-    assert planned.wake_after == 30
-    notes = [(type(one), one.name) for one in planned.actions if one.reason == reasons.DRAINING]
-    assert notes == [(Patch, "demo-worker-2"), (Patch, "demo-worker-1")]
-    assert not any(isinstance(action, Delete) for action in planned.actions)
-    assert reasons.VIEW_CHANGED in reasons_of(planned)
-    world.apply_all(planned.actions, cluster)
-    world.now += 29.5
-    planned = world.plan(cluster)
-    assert (planned.actions, planned.wake_after) == ((), 0.5)
-    world.now += 0.5
-    gone = [(action.name, action.reason) for action in world.plan(cluster).actions]
-    assert gone == [("demo-worker-2", reasons.SCALED_DOWN), ("demo-worker-1", reasons.SCALED_DOWN)]
-
-
-def test_surplus_pod_that_is_declared_again_forgets_that_it_drained():
-    cluster, world = drained()
-    world.apply_all(world.plan(cluster).actions, cluster)
-    world.now += 20
-    again = make_cluster(SURPLUS)
-    world.apply_all(world.plan(again).actions, again)
-    annotations = world.objects["Pod", "demo-worker-2"]["metadata"]["annotations"]
-    assert naming.ANNOTATION_SURPLUS_SINCE not in annotations
-    assert world.plan(cluster).wake_after == 30
-
-
-def test_scope_that_restarts_waits_together_and_says_so():
-    cluster, world = running({"worker": {"replicas": 3, "restartScope": "Job"}})
-    world.pod_ends("demo-worker-1", "Failed")
-    planned = world.plan(cluster)
-    assert reasons_of(planned) == [reasons.RESTARTED_TOGETHER, reasons.POD_KEPT, reasons.RESTARTED_TOGETHER]
-    world.apply_all(planned.actions, cluster)
-    world.end_graceful_deletions()
-    planned = world.plan(cluster)
-    assert planned.actions == ()
-    (finding,) = planned.findings
-    assert finding.reason == reasons.BACKING_OFF
-    words = "job worker is restarted after worker-1 failed: exit code 1; next try in 1 s, at "
-    assert finding.message.startswith(words)
-    assert 1.0 <= planned.wake_after <= 1.25
-    world.now += planned.wake_after
-    assert reasons_of(world.plan(cluster)) == [reasons.CREATED] * 3
-
-
-@pytest.mark.parametrize("kind", ["Succeeded", "Failed"])
-def test_finished_cluster_goes_when_its_time_to_live_is_over(kind):
-    cluster, world = running({"worker": {"restartPolicy": "Never"}}, ttlSecondsAfterFinished=100)
-    world.pod_ends("demo-worker-0", kind)
-    world.apply_all(world.plan(cluster).actions, cluster)
-    world.now += 99.5
-    assert (world.plan(cluster).actions, world.plan(cluster).wake_after) == ((), 0.5)
-    world.now += 0.5
-    assert world.plan(cluster).actions == (Delete("TFCluster", "demo", cluster.uid, reasons.TTL_EXPIRED),)
-
-
-def test_deadline_wakes_the_operator():
-    world = settled(make_cluster({"worker": 2}))
-    cluster = make_cluster({"worker": 2}, activeDeadlineSeconds=100)
-    world.now += 40
-    assert world.plan(cluster).wake_after == 60
-    world.now += 60
-    assert reasons_of(world.plan(cluster)) == [reasons.CLEANED_UP] * 2
-    assert world.ledger.verdict.reason == "DeadlineExceeded"
 
 
 def test_finished_cluster_makes_and_edits_nothing():
@@ -119,40 +43,6 @@ def test_pod_that_does_not_go(grace, wakes, finding, freed):
     assert freed or planned.wake_after is None
     world.apply_all(planned.actions, cluster)
     assert reasons_of(world.plan(cluster)) == [reasons.POD_DISRUPTED] * freed
-
-
-@pytest.mark.parametrize(("strategy", "waits"), [("", False), ("RollingUpdate", False), ("Recreate", True)])
-def test_started_job_does_not_wait_again(strategy, waits):
-    def declared(image: str) -> TFCluster:
-        template = {"spec": {"containers": [{"name": "task", "image": image}]}}
-        jobs = {"ps": 1, "worker": {"startAfter": ["ps"], "template": template}}
-        return make_cluster(jobs, updateStrategy={"type": strategy or "Recreate"})
-
-    world, cluster = settled(declared("image:1")), declared("image:2" if strategy else "image:1")
-    world.settle(declared("image:1"))
-    world.all_pods_run()
-    world.pod_ends("demo-ps-0", "Failed")
-    if not strategy:
-        world.delete("Pod", "demo-worker-0")
-    for _ in range(2):
-        world.settle(cluster)
-        world.end_graceful_deletions()
-    world.settle(cluster)
-
-    assert ("demo-worker-0" not in world.names("Pod")) == waits
-
-
-def test_start_order_is_reported():
-    cluster = make_cluster({"ps": 2, "worker": {"startAfter": ["ps"]}})
-    world = InMemoryWorld()
-    world.apply_all(world.plan(cluster).actions, cluster)
-    assert world.names("Pod") == {"demo-ps-0", "demo-ps-1"}
-    world.pod_runs("demo-ps-1")
-    (finding,) = world.plan(cluster).findings
-    assert (finding.reason, finding.message) == (reasons.WAITING_FOR_JOB, "job worker starts after ps (1 of 2 ready)")
-    world.pod_runs("demo-ps-0")
-    created = [action.name for action in world.plan(cluster).actions if action.reason == reasons.CREATED]
-    assert created == ["demo-worker-0"]
 
 
 # --- leaving tasks in views
@@ -226,28 +116,6 @@ def test_views_are_not_written_for_each_of_many_that_go():
     actions = passed(world, cluster)
     assert [one.name for one in actions if isinstance(one, Delete)] == ["demo-worker-8"]
     assert leaving(world) == {}
-
-
-@pytest.mark.parametrize("code", [0, 1, 143])
-def test_a_pod_that_leaves_by_itself_ends_its_drain(code):
-    cluster, world = declared(2, 2), scaled_down(workers=3)
-    statuses = [{"name": "task", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}]
-    world.pod_ends("demo-worker-2", "Failed" if code else "Succeeded", containerStatuses=statuses)
-    assert [one.name for one in passed(world, cluster) if isinstance(one, Delete)] == ["demo-worker-2"]
-    assert leaving(world) == {}
-    assert (world.ledger.restarts, world.ledger.failures, world.ledger.of("worker").completed) == (0, (), frozenset())
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_who_left_and_is_declared_again_is_neither_complete_nor_failed(phase):
-    world = scaled_down(workers=3)
-    world.pod_ends("demo-worker-2", phase)
-    world.settle(declared(3, 3))
-    world.all_pods_run()
-    record = world.ledger.of("worker")
-    assert (record.completed, record.restarts, record.failing, record.replaced) == (frozenset(), 0, {}, 1)
-    assert leaving(world) == {}
-    assert world.objects["Pod", "demo-worker-2"]["status"]["phase"] == "Running"
 
 
 def test_task_that_is_declared_again_stops_leaving():

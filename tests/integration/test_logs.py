@@ -80,8 +80,10 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
     world.await_condition("c", "Ready", status="True")
     old = {pod: found["metadata"]["uid"] for pod, found in pods.items()}
     kubelet.fail("c-worker-0", exit_code=3, message=f"no access with {CANARY}")
+    new = list(await_all_replaced(world, kubelet, "c", {"c-worker-0": old["c-worker-0"]}))
+    # Only now, so that each has a line of its own.
     kubelet.disrupt("c-worker-1")
-    new = await_all_replaced(world, kubelet, "c", {name: old[name] for name in ("c-worker-0", "c-worker-1")})
+    new += await_all_replaced(world, kubelet, "c", {"c-worker-1": old["c-worker-1"]})
     assert CANARY in world.status("c")["lastRestart"]["message"], "the status tells the program's last words"
     kubelet.run(*new)
     world.await_condition("c", "Ready", status="True")

@@ -72,7 +72,7 @@ def suspension(body: Mapping[str, Any]) -> Change:
         return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
     pods = sum(int(job.get("created") or 0) for job in ((body.get("status") or {}).get("jobs") or {}).values())
     words = (
-        f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It does not have pods yet.",
+        f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "Its pods are not created.",
         "To be kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
         "A resumed cluster starts from the beginning: a program continues where it was only from its own checkpoints.",
     )

@@ -13,6 +13,14 @@ from tfcluster_resolver import TFClusterResolver
 start_server(TFClusterResolver(), "grpc")
 """
 
+COUNTING = """
+import json
+from tensorflow.python.eager import context
+from tfcluster_resolver import TFClusterResolver
+TFClusterResolver().num_accelerators()
+print(json.dumps(context.context()._initialized))
+"""
+
 EQUAL_WORKERS = """
 import itertools, json, os, sys
 import tensorflow as tf
@@ -57,6 +65,12 @@ for number in itertools.count():
     if number == 5:
         print("training", flush=True)
 """
+
+
+def test_counting_does_not_start_the_runtime(make_cluster):
+    """TensorFlow's resolvers start it, and then threads and memory growth cannot be set any more."""
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
+    assert json.loads(cluster.program(COUNTING, "worker", 0)) is False
 
 
 def test_multi_worker_mirrored_strategy_and_what_goes_with_it(make_cluster, tmp_path):

@@ -54,7 +54,8 @@ def test_report_lists_losses_and_quiet_lists_only_those():
     assert ("To know" in stderr, "schedulingPolicy.queue" in stderr) == (False, True)
 
     stderr = run("-f", "-", text=TFJOBS["fields out of place"].text).stderr
-    assert "spec.runPolicy.maxRestarts, spec.tfReplicaSpecs.Worker.replica: neither a TFJob nor a TFClu" in stderr
+    unknown = "spec.runPolicy.maxRestarts, spec.tfReplicaSpecs.Worker.replica"
+    assert f"{unknown}: neither a TFJob nor a TFCluster has this field" in stderr
     assert "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand: no pod has this field" in stderr
 
     result = run("-f", "-", text=f"{SOUND}---\nkind: Service\nmetadata: {{name: ranking}}\n")

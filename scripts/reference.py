@@ -9,9 +9,12 @@ It decides which fields are ours: Kubernetes' own schemas and the operator's int
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,11 +66,6 @@ The group is `tfcluster.dev`, the version `v1alpha1`, the kind `TFCluster`, and 
 _SPEC_COLUMNS: Final = ["field", "type", "default", "bounds", "what it is"]
 _STATUS_COLUMNS: Final = ["field", "type", "what it is"]
 
-_IN_A_POD: Final = """\
-The operator delivers it into every pod: `kubectl exec POD -- python3 -m tfcluster_resolver COMMAND`. What the commands
-are for is in [The resolver, by task](../how-to/write-a-program.md).
-"""
-
 Schema = Mapping[str, Any]
 
 
@@ -94,7 +92,7 @@ def _tables(path: str, schema: Schema) -> Iterator[str]:
     rows = [columns, ["---"] * len(columns)]
     rows += [_row(name, part, name.rpartition(".")[2] in schema.get("required", ())) for name, part in fields.items()]
     table = "".join(f"| {' | '.join(row[: len(columns) - 1] + row[-1:])} |\n" for row in rows)
-    yield f"## {path}\n\n{schema['description']}\n\n{table}{_refusals(path, schema, fields)}"
+    yield f"## {path}\n\n{schema['description']}\n\n{table}"
     for name, part in fields.items():
         inner_path, inner = _inside(name, part)
         if name not in _CLOSED and "properties" in inner:
@@ -121,19 +119,6 @@ def _row(path: str, schema: Schema, required: bool) -> list[str]:
         words = f"{words} See [{inner_path}](#{_anchor(inner_path)})."
     default = "required" if required else f"`{_yaml(schema['default'])}`" if "default" in schema else ""
     return [f"`{path.rpartition('.')[2]}`", _type(schema), default, _bounds(schema), _cell(words)]
-
-
-def _refusals(path: str, schema: Schema, fields: Mapping[str, Schema]) -> str:
-    """List the API server's messages for values that break a rule, by the field that they name."""
-    said: dict[str, None] = {}
-    for name, part in ((path, schema), *fields.items()):
-        inner = _inside(name, part)[1]
-        for rules_of in (part, inner) if "properties" not in inner and inner is not part else (part,):
-            if name in fields and "properties" in rules_of and name not in _CLOSED:
-                continue  # its own table lists them
-            for rule in rules_of.get("x-kubernetes-validations", ()):
-                said[f"* `{name}{rule.get('fieldPath', '')}`: {_cell(rule['message'])}\n"] = None
-    return f"\nThe API server rejects, with this message:\n\n{''.join(said)}" if said else ""
 
 
 def _type(schema: Schema) -> str:
@@ -180,58 +165,140 @@ $ tfcluster --help
 $ kubectl tfcluster --help      # the same, as a plug-in of kubectl
 ```
 
-Commands that talk to a cluster take `-n`, `--context` and `--kubeconfig` as kubectl does, before the command or after
-it, and `--local` for what `tfcluster local run` plays on this machine. Data goes to stdout, everything else to
-stderr. Exit codes: 0 all went well, 1 it did not (the message says what to do), 2 the command line is wrong, 124 it
-took longer than `--timeout`, 130 Ctrl-C; where a command has others, it says so.
+Data goes to stdout, everything else to stderr. Exit codes: 0 all went well, 1 it did not (the message says what to do),
+2 the command line is wrong, 124 it took longer than `--timeout`, 130 Ctrl-C; where a command has others, it says so.
+
+Most commands have these options; the first three can stand before the command or after it:
 """
+_IN_A_POD: Final = """# Commands in pods
+
+The operator delivers them into every pod: `kubectl exec POD -- python3 -m tfcluster_resolver COMMAND`. What they are
+for is in [Write a program](../how-to/write-a-program.md). All take `--directory`, the folder where the view is mounted,
+by default `$TFCLUSTER_DIR`, or `/etc/tfcluster`.
+"""
+_OF_THE_OPERATOR: Final = """## The operator
+
+The chart starts `python -m tfcluster_operator`; [its values](chart-values.md) set these options:
+"""
+#: So wide that no help text is wrapped.
+_WIDE: Final = 2000
+#: Options that a page describes once.
+_SAID_ONCE: Final = ("-h", "--help", "--version", "--directory")
+
+
+@dataclass(frozen=True, slots=True)
+class _Help:
+    """The parts of a command's help: paragraphs, lines of examples, and (name, text) of each option and exit code."""
+
+    usage: str
+    text: list[str]
+    examples: list[str]
+    options: list[tuple[str, str]]
+    codes: list[tuple[str, str]]
 
 
 def commands_page() -> str:
-    """Build the page of the commands."""
-    parts = [
-        "# Commands\n",
-        "The output of `--help`.\n",
-        "## In a pod: `python -m tfcluster_resolver`\n",
-        _IN_A_POD,
-        _help("tfcluster_resolver"),
-    ]
+    """Build the page of the commands in pods and of the operator."""
+    parts, codes = [_IN_A_POD], {}
     for command in ORDER:
-        parts += [f"### {command}\n", _help("tfcluster_resolver", command)]
-    parts += [
-        "## The operator: `python -m tfcluster_operator`\n",
-        "The chart starts it; its values set these options, see [its values](chart-values.md).\n",
-        _help("tfcluster_operator"),
+        found = _help_of_module("tfcluster_resolver", command)
+        parts.append(_section(f"## {command}", replace(found, usage="")))
+        for code, meaning in found.codes:
+            codes.setdefault(code, {}).setdefault(meaning, []).append(f"`{command}`")
+    rows = [
+        (code, meaning if len(of) == len(ORDER) else f"{meaning} ({', '.join(of)})")
+        for code, meanings in sorted(codes.items(), key=lambda item: (not item[0].isdigit(), item[0].zfill(3)))
+        for meaning, of in meanings.items()
     ]
-    return "\n".join(parts)
+    options = _help_of_module("tfcluster_operator").options
+    return "\n".join(
+        [
+            *parts,
+            "## Exit codes\n",
+            _list(rows),
+            _OF_THE_OPERATOR,
+            _list(_without(options, _SAID_ONCE)),
+        ]
+    )
 
 
 def cli_page() -> str:
     """Build the page of the command line ``tfcluster``."""
-    parts = [_OF_THE_CLI, _words_of(root, "tfcluster")]
+    commands = {name: _help_of_command(command, f"tfcluster {name}") for name, command in _commands_of_the_cli()}
+    common = commands["status"].options
+    common = [one for one in common if sum(one in other.options for other in commands.values()) > len(commands) / 3]
+    names = (*(name for name, _ in common), *_SAID_ONCE)
+    sections = [_section(f"## {name}", found, names) for name, found in commands.items()]
+    return "\n".join([_OF_THE_CLI, _list(common), *sections])
+
+
+def _commands_of_the_cli() -> Iterator[tuple[str, click.Command]]:
     for names in COMMANDS_OF_THE_CLI.values():
         for name in names:
             command = root.get_command(click.Context(root), name)
             if command is None:
                 raise LookupError(f"there is no command {name}")
-            parts += [f"## {name}\n", _words_of(command, f"tfcluster {name}")]
-            for inner, one in sorted(getattr(command, "commands", {}).items()):
-                parts += [f"### {name} {inner}\n", _words_of(one, f"tfcluster {name} {inner}")]
-    return "\n".join(parts)
+            inner = getattr(command, "commands", {})
+            yield from ((f"{name} {one}", inner[one]) for one in sorted(inner)) if inner else [(name, command)]
 
 
-def _words_of(command: click.Command, path: str) -> str:
-    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
-    return f"```text\n{command.get_help(context).rstrip()}\n```\n"
+def _section(heading: str, found: _Help, said_once: Sequence[str] = _SAID_ONCE) -> str:
+    """Build the section of a command, with the options that the page does not describe once for all."""
+    parts = [heading, *(textwrap.fill(_cell(text), 120, break_on_hyphens=False) for text in found.text)]
+    if found.usage:
+        parts.append("\n".join(["```text", found.usage, *found.examples, "```"]))
+    if options := _without(found.options, said_once):
+        parts.append(_list(options).rstrip())
+    return "\n\n".join(parts) + "\n"
 
 
-def _help(module: str, *command: str) -> str:
-    # Argparse wraps at the width of the terminal, and newer Python versions color the headings.
-    plain = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'operator'}"}
+def _without(options: Sequence[tuple[str, str]], names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in options if name not in names and name.split()[0].strip(",") not in names]
+
+
+def _list(rows: Sequence[tuple[str, str]]) -> str:
+    return "".join(f"* `{name}`{': ' if text else ''}{_cell(text)}\n" for name, text in rows)
+
+
+def _help_of_command(command: click.Command, path: str) -> _Help:
+    context = click.Context(command, info_name=path, terminal_width=_WIDE, max_content_width=_WIDE)
+    return _parse_help(command.get_help(context))
+
+
+def _help_of_module(module: str, *command: str) -> _Help:
+    # Newer Python versions color the headings.
+    plain = {"COLUMNS": str(_WIDE), "NO_COLOR": "1", "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'operator'}"}
     done = subprocess.run(
         [sys.executable, "-m", module, *command, "--help"], check=True, capture_output=True, text=True, env=plain
     )
-    return f"```text\n{done.stdout.rstrip()}\n```\n"
+    return _parse_help(done.stdout)
+
+
+def _parse_help(text: str) -> _Help:
+    """Split what click and argparse print: paragraphs, and lists below a heading such as ``Options:``."""
+    usage, *paragraphs = textwrap.dedent(text).split("\n\n")
+    parts: dict[str, list[str]] = {"": []}
+    for paragraph in paragraphs:
+        heading, _, rest = paragraph.strip().partition("\n")
+        if heading.lower() in {"options:", "exit codes:", "examples:", "commands:"}:
+            # Argparse puts a text on a line of its own where the name of the option is long.
+            parts[heading.lower()] = re.sub(r"\n {10,}", "  ", rest).splitlines()
+        else:
+            parts[""].append(" ".join(paragraph.split()))
+    options, codes = (
+        [
+            (name.strip(), words.strip())
+            for name, _, words in (line.strip().partition("  ") for line in parts.get(part, ()))
+        ]
+        for part in ("options:", "exit codes:")
+    )
+    return _Help(
+        usage.partition(" ")[2].strip(),
+        parts[""],
+        [line.strip() for line in parts.get("examples:", ())],
+        options,
+        codes,
+    )
 
 
 def main() -> int:

@@ -88,16 +88,3 @@ def test_notebook_reads_the_cluster(mnist, kubeconfig):
 
     workers = [mnist.address(pod, cluster="mnist") for pod in task_names("mnist", worker=2)]
     assert printed == f"{workers}\n"
-
-
-def test_view_of_a_pod_is_read_elsewhere(mnist, kubectl, tmp_path):
-    """The guide's next snippet reads a view that ``kubectl exec`` copied."""
-    (command,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "console")
-    (text,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "python")
-    words, _, file = command.removeprefix("$ kubectl ").strip().partition(" > ")
-
-    copied = kubectl("-n", mnist.namespace, *words.split())
-    assert copied.returncode == 0, copied.stderr
-    (tmp_path / file).write_text(copied.stdout, encoding="utf-8")
-
-    assert run_python(text, cwd=tmp_path) == "2\n"

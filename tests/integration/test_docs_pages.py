@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -19,8 +23,8 @@ from kubernetes.client.exceptions import ApiException
 from support.guide import Snippet, agrees, snippets
 from support.objects import PODS, Object, Objects
 from support.pods import StandInKubelet
-from support.waiting import eventually
-from support.world import World
+from support.waiting import GUARD, eventually
+from support.world import World, task_names
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = sorted({*(ROOT / "docs" / "how-to").glob("*.md")} - {ROOT / "docs" / "how-to" / "write-a-program.md"})
@@ -116,8 +120,45 @@ def place(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize(("page", "snippet"), MANIFESTS, ids=[str(one) for _, one in MANIFESTS])
 def test_manifest_of_the_docs_is_admitted(page: Path, snippet: Snippet, kubectl: Callable, namespace: str) -> None:
-    asked = kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=snippet.text)
-    assert (asked.returncode, asked.stderr) == (0, ""), page
+    for text in manifests_in(snippet.text):
+        asked = kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", stdin=text)
+        assert (asked.returncode, asked.stderr) == (0, ""), page
+
+
+def manifests_in(text: str) -> list[str]:
+    """Return the manifests of a fence, or those of the TFClusters in a pipeline's."""
+    if re.search("^kind: TFCluster$", text, re.MULTILINE):
+        return [text]
+    spec = yaml.safe_load(text)["spec"]
+    if trial := spec.get("trialTemplate"):
+        return [yaml.safe_dump({**trial["trialSpec"], "metadata": {"generateName": "trial-"}})]
+    return [template["resource"]["manifest"] for template in spec["templates"]]
+
+
+@pytest.mark.usefixtures("operator")
+def test_pipeline_step_trains(
+    world: World, kubelet: StandInKubelet, control_plane: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The body of the component; its decorator only packs it for another machine."""
+    (step,) = (
+        one for page in HOW_TO for one in snippets(page) if one.proof("integration") == "test_pipeline_step_trains"
+    )
+    config = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
+    config["contexts"][0]["context"]["namespace"] = world.namespace
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    undecorated = SimpleNamespace(component=lambda **_: lambda function: function)
+    monkeypatch.setitem(sys.modules, "kfp", SimpleNamespace(dsl=undecorated))
+    names: dict[str, Any] = {}
+    exec(compile(step.text, str(step), "exec"), names)  # noqa: S102 - a snippet of the docs
+
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(names["train"], "mnist", "image:1", 2)
+        pods = world.await_pods(task_names("mnist", chief=1, ps=1, worker=2))
+        kubelet.run(*pods)
+        kubelet.succeed("mnist-chief-0")
+        done.result(timeout=GUARD)
+    world.await_removed("mnist")
 
 
 # --- the examples

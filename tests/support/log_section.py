@@ -14,4 +14,5 @@ def section_on_logs() -> str:
 
 def documented_fields() -> set[str]:
     """Return the documented fields of a line about a TFCluster, without those of every line."""
-    return set(re.findall(r"^\| `(\w+)` \|", section_on_logs().partition("| field |")[2], re.MULTILINE))
+    sentence = section_on_logs().partition("about a TFCluster also has some of")[2].partition("\n\n")[0]
+    return set(re.findall(r"`(\w+)`", sentence))

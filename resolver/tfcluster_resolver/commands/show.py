@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 
 SHOW: Final = command.Command(
     brief="print the cluster that this task sees",
-    description="Print epoch, tasks and their addresses, the own task, device filters and accelerators. Needs no "
+    description="Print epoch, tasks and their addresses, the own task, device filters and accelerators. Works without "
     "TensorFlow.",
     codes=command.READING,
     options=command.JSON,

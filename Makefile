@@ -35,7 +35,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs \
+.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -143,6 +143,12 @@ release-tests: .venv
 
 docs: $(DOCS)/.complete ## build the docs site into build/site; a dead link or anchor fails it
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
+
+docs-publish: $(DOCS)/.complete ## add the docs of the version in TAG to the branch gh-pages of REMOTE
+	@git fetch --quiet $(REMOTE) +gh-pages:gh-pages || true # there is none before the first release
+	NO_MKDOCS_2_WARNING=1 PATH=$(DOCS)/bin:$$PATH mike deploy --update-aliases $(TAG) latest
+	PATH=$(DOCS)/bin:$$PATH mike set-default latest
+	@git push --quiet $(REMOTE) gh-pages
 
 docs-serve: $(DOCS)/.complete ## show the docs site on http://127.0.0.1:8000 as you write
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve

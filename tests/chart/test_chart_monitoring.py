@@ -154,7 +154,7 @@ def test_each_alert_says_what_to_do():
     for rule in alerts():
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-        assert rule["annotations"]["runbook_url"].endswith(f"/docs/operate/runbooks/{rule['alert']}.html")
+        assert rule["annotations"]["runbook_url"].endswith(f"/docs/latest/operate/runbooks/{rule['alert']}.html")
     assert sorted(file.stem for file in RUNBOOKS.iterdir()) == sorted(rule["alert"] for rule in alerts())
     text = (ROOT / "docs" / "operate" / "monitoring.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \| .+ \|$", text, re.MULTILINE)

@@ -166,15 +166,12 @@ def test_other_service_account_needs_the_use_permission(people: People, field: s
 def test_role_of_the_documentation_is_enough(server: Objects, people: People):
     """With only the Role in security.md, a user can name the account in it."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
-    role, binding, template = (
-        one for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for one in read_yaml(block)
-    )
+    role, binding = (one for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for one in read_yaml(block))
     user, account = binding["subjects"][0]["name"], role["rules"][-1]["resourceNames"][0]
     for kind, found in ((ROLES, role), (ROLE_BINDINGS, binding)):
         server.create(kind, HOME, {**found, "metadata": {"name": found["metadata"]["name"]}})
     eventually(lambda: may(server, user, HOME, ("", "serviceaccounts", "use"), name=account), what="the Role counts")
-    template["spec"]["serviceAccountName"] = account
-    assert refused(people(user), tfcluster("c").job("worker", template=template).build()) == ""
+    assert refused(people(user), manifest(serviceAccountName=account)) == ""
     said = refused(people(user), manifest(serviceAccountName="other"))
     told = said.partition("denied request: ")[2].replace("other", account).replace(HOME, "research")
     # Independent of the document's line breaks.

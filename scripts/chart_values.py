@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 VALUES: Final = ROOT / "charts" / "tfcluster-operator" / "values.yaml"
 PAGE: Final = ROOT / "docs" / "reference" / "chart-values.md"
 #: Objects that are documented as one value: Kubernetes' own fields, with defaults.
-WHOLE: Final = frozenset({"podSecurityContext", "containerSecurityContext"})
+WHOLE: Final = frozenset({"podSecurityContext", "containerSecurityContext", "strategy"})
 HEAD: Final = """\
 # Values of the Helm chart
 

@@ -40,6 +40,7 @@ RULE = {"ports": [{"protocol": "TCP", "port": 9}]}
 PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 PROBE = {"initialDelaySeconds": 11, "periodSeconds": 12, "timeoutSeconds": 13, "failureThreshold": 14}
 RESOURCES = {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
+DROP = {"action": "labeldrop", "regex": "instance"}
 RUNBOOK = "PrometheusRule.spec.groups[0].rules[0].annotations.runbook_url"
 
 #: A value, its setting, and the result in the objects.
@@ -87,6 +88,9 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("affinity", AFFINITY, {f"{POD}.spec.affinity": AFFINITY}),
     ("topologySpreadConstraints", [SPREAD], {f"{POD}.spec.topologySpreadConstraints[0].topologyKey": "zone"}),
     ("priorityClassName", "high", {f"{POD}.spec.priorityClassName": "high"}),
+    ("hostNetwork", True, {f"{POD}.spec.hostNetwork": True}),
+    ("dnsPolicy", "ClusterFirstWithHostNet", {f"{POD}.spec.dnsPolicy": "ClusterFirstWithHostNet"}),
+    ("strategy", {"type": "Recreate", "rollingUpdate": None}, {"Deployment.spec.strategy": {"type": "Recreate"}}),
     ("podAnnotations", {"a.example/b": "c"}, {f"{POD}.metadata.annotations": {"a.example/b": "c"}}),
     ("podLabels", {"team": "vision"}, {f"{POD}.metadata.labels.team": "vision"}),
     ("fullnameOverride", "trainer", {"Deployment.metadata.name": "trainer", f"{CONTAINER}.args[11]": "trainer"}),
@@ -96,6 +100,18 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("metrics.podMonitor.labels", {"release": "p"}, {"PodMonitor.metadata.labels.release": "p"}),
     ("metrics.podMonitor.interval", "15s", {"PodMonitor.spec.podMetricsEndpoints[0].interval": "15s"}),
     ("metrics.podMonitor.scrapeTimeout", "5s", {"PodMonitor.spec.podMetricsEndpoints[0].scrapeTimeout": "5s"}),
+    ("metrics.podMonitor.relabelings", [DROP], {"PodMonitor.spec.podMetricsEndpoints[0].relabelings": [DROP]}),
+    (
+        "metrics.podMonitor.metricRelabelings",
+        [DROP],
+        {"PodMonitor.spec.podMetricsEndpoints[0].metricRelabelings": [DROP]},
+    ),
+    ("metrics.serviceMonitor.relabelings", [DROP], {"ServiceMonitor.spec.endpoints[0].relabelings": [DROP]}),
+    (
+        "metrics.serviceMonitor.metricRelabelings",
+        [DROP],
+        {"ServiceMonitor.spec.endpoints[0].metricRelabelings": [DROP]},
+    ),
     ("metrics.serviceMonitor.labels", {"release": "p"}, {"ServiceMonitor.metadata.labels.release": "p"}),
     ("metrics.serviceMonitor.interval", "15s", {"ServiceMonitor.spec.endpoints[0].interval": "15s"}),
     ("metrics.serviceMonitor.scrapeTimeout", "5s", {"ServiceMonitor.spec.endpoints[0].scrapeTimeout": "5s"}),

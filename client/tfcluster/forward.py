@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from tfcluster.errors import NoClusterError, TFClusterError
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
@@ -35,8 +35,7 @@ _NUMBERS: Final = {6006: TENSORBOARD, 8888: JUPYTER}
 _LAST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """A port that the user requested."""
 
     remote: int
@@ -45,15 +44,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A port of a task that becomes a port of this machine.
-
-    Attributes:
-        task: the task.
-        remote: its port.
-        local: the port of this machine; 0 means a free one.
-        title: what it is.
-        optional: whether another local port will do where this one is in use.
-    """
+    """A task's port, and one of this machine, 0 for a free one; ``optional`` if another will do if it is in use."""
 
     task: TaskName
     remote: int
@@ -64,13 +55,10 @@ class Forward:
     @property
     def scheme(self) -> str:
         """The URL scheme for a browser; "" if the port is not known to serve a browser."""
-        if not self.title:
-            return ""
-        return "https" if self.title == "HTTPS" else "http"
+        return "" if not self.title else "https" if self.title == "HTTPS" else "http"
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredPort:
+class DeclaredPort(NamedTuple):
     """A port that is declared in a template."""
 
     job: str

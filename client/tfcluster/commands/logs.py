@@ -9,23 +9,21 @@ import sys
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.text import Text
 
 from tfcluster.client import Client
-from tfcluster.commands import output
 from tfcluster.commands import output as printing
+from tfcluster.commands.change import patience, waiting
 from tfcluster.commands.options import ClusterName, Format, TaskName, examples, place, seconds
 from tfcluster.commands.options import output as output_option
+from tfcluster.events import Event
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.tasks import names_one, spell
 from tfcluster.terminal import wants_colour
-
-if TYPE_CHECKING:
-    from tfcluster.events import Event
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
@@ -84,7 +82,7 @@ def logs_command(
     coloured = wants_colour(sys.stdout)
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer
-    for batch in log_batches(client.api, name, None, request, output.say):
+    for batch in log_batches(client.api, name, None, request, printing.say):
         stream.write(b"".join(map(printed.line, batch)))
         stream.flush()
 
@@ -196,9 +194,7 @@ def _time(seconds: float) -> str:
 @click.command()
 @click.argument("name", type=ClusterName())
 @click.option("--for", "goal", default="ready", show_default=True, metavar="GOAL", help="The goal, see above.")
-@click.option(
-    "--timeout", type=seconds, default="10m", show_default=True, help="The longest time to wait; 0 waits forever."
-)
+@patience
 @place
 @examples("""
     $ tfcluster wait digits
@@ -214,10 +210,10 @@ def wait_command(client: Client, name: str, goal: str, timeout: float) -> None:
     time-out.
     """
     try:
-        found = client.wait(name, goal, timeout=timeout or None, tell=lambda words: output.say(f"waiting: {words}"))
+        found = client.wait(name, goal, timeout=timeout or None, tell=waiting)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
-    output.say(f"{name} is {_state(goal, found)}")
+    printing.say(f"{name} is {_state(goal, found)}")
 
 
 def _state(goal: str, body: dict[str, Any] | None) -> str:

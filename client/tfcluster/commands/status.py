@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
 from tfcluster.client import Client
 from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, place
 from tfcluster.commands.options import output as output_option
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from tfcluster.status.picture import Picture
-    from tfcluster.status.text import Paper
+from tfcluster.status import load
+from tfcluster.status.document import document_of, row_of
+from tfcluster.status.picture import Picture
+from tfcluster.status.text import UNFOLDED, Paper, draw, draw_list
 
 
 @click.command()
@@ -56,8 +57,6 @@ def status_command(
     if watch:
         _follow(_watched_all(client, namespace) if name is None else _watched(client, name, all_tasks), output)
         return
-    from tfcluster.status import load
-
     if name is not None:
         shown = _of_one(load.look(client.api, name)[1], all_tasks)
     else:
@@ -81,25 +80,17 @@ class _Shown(NamedTuple):
 
 
 def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
-    from tfcluster.status.document import document_of
-    from tfcluster.status.text import UNFOLDED, draw
-
     lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
     return _Shown(document_of(picture), lines)
 
 
 def _of_all(pictures: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
-    from tfcluster.status.document import row_of
-    from tfcluster.status.text import draw_list
-
     lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
     return _Shown({"items": [row_of(one) for one in pictures]}, lines)
 
 
 def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
-    from tfcluster.status import load
-
     for picture in load.watch(client.api, name, tick=_tick()):
         if picture is None:
             printing.say(f"TFCluster {name} was deleted.")
@@ -108,8 +99,6 @@ def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
 
 
 def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
-    from tfcluster.status import load
-
     for pictures, trouble in load.watch_all(client.api, namespace, tick=_tick()):
         yield _of_all(pictures, namespace, trouble)
 
@@ -140,9 +129,6 @@ def _follow(seen: Iterator[_Shown], kind: Format) -> None:
 
 
 def _live(seen: Iterator[_Shown]) -> None:
-    from rich.console import Group
-    from rich.live import Live
-
     # Lines are cut to the width already; a console with soft wrapping would miscount them.
     screen = printing.console()
     screen.soft_wrap = False
@@ -152,7 +138,5 @@ def _live(seen: Iterator[_Shown]) -> None:
 
 
 def _paper() -> Paper:
-    from tfcluster.status.text import Paper
-
     console = printing.console()
     return Paper(console.width if printing.is_terminal() else None, fancy=console.encoding.startswith("utf"))

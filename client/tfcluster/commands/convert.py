@@ -37,14 +37,7 @@ $ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
-    ctx: click.Context,
-    /,
-    *,
-    files: tuple[str, ...],
-    names: tuple[str, ...],
-    check: bool,
-    quiet: bool,
-    **place: Any,
+    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], check: bool, quiet: bool, **place: Any
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
@@ -83,9 +76,8 @@ def _read(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
-        raise ManifestError(
-            f"{file}: {error.strerror}", hint="Name a file with -f, or - for standard input."
-        ) from error
+        hint = "Name a file with -f, or - for standard input."
+        raise ManifestError(f"{file}: {error.strerror}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{_shown(file)} is not UTF-8 text", hint="Save it as UTF-8 first.") from error
 
@@ -96,11 +88,7 @@ def _tell(lines: Iterator[report.Line]) -> None:
 
 
 def _check(stream: Stream) -> bool:
-    proved = True
-    for conversion in stream.conversions:
-        if conversion.cluster is None:
-            continue
-        comparison = compare(conversion.job, conversion.cluster)
-        proved = comparison.proves and proved
+    found = [compare(one.job, one.cluster) for one in stream.conversions if one.cluster is not None]
+    for comparison in found:
         _tell(report.checked(comparison))
-    return proved
+    return all(comparison.proves for comparison in found)

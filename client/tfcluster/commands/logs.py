@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 import zlib
@@ -139,10 +138,9 @@ def events_command(*, client: Client, name: str, follow: bool, warnings: bool, o
     found = client.events(name, follow=follow)
     chosen = (one for one in found if not warnings or one.type != "Normal")
     if output != "table":
-        _data(chosen, output, follow=follow)
-        return
-    number = _print(chosen)
-    if not number:
+        documents = map(_document, chosen)
+        printing.each(documents, output) if follow else printing.data([*documents], output)
+    elif not _print(chosen):
         words = "no warning" if warnings else "no event"
         printing.say(
             f"There is {words} of {name}: Kubernetes keeps events for an hour. Its state: tfcluster status {name}."
@@ -154,31 +152,10 @@ def _print(events: Iterable[Event]) -> int:
     for one in events:
         number += 1
         times = f" (×{one.count})" if one.count > 1 else ""  # noqa: RUF001 - the sign of multiplication
-        warns = one.type != "Normal"
-        console.print(
-            Text.assemble(
-                (_time(one.time), "dim"),
-                "  ",
-                (f"{one.about or 'cluster':<12}", "bold"),
-                "  ",
-                (f"{one.reason}{times}", "yellow" if warns else ""),
-                "  ",
-                one.message,
-            )
-        )
+        style = "yellow" if one.type != "Normal" else ""
+        line = Text.assemble((_time(one.time), "dim"), "  ", (f"{one.about or 'cluster':<12}", "bold"), "  ")
+        console.print(line.append(f"{one.reason}{times}", style).append(f"  {one.message}"))
     return number
-
-
-def _data(events: Iterable[Event], kind: Format, *, follow: bool) -> None:
-    if not follow:
-        printing.data([_document(one) for one in events], kind)
-        return
-    for one in events:
-        if kind == "json":
-            click.echo(json.dumps(_document(one), ensure_ascii=False))
-        else:
-            click.echo("---")
-            printing.data(_document(one), kind)
 
 
 def _document(event: Event) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Format = Literal["table", "json", "yaml"]
-
 
 _PLACE: Final = ("namespace", "context", "kubeconfig", "local", "session")
 
@@ -171,19 +170,13 @@ class ClusterName(click.ParamType[str]):
 
 
 class TaskName(click.ParamType[str]):
-    """A task as JOB-INDEX or JOB/INDEX, such as ``worker-0``; the command gets the word.
-
-    It completes the tasks of the TFCluster in the argument ``name``, or of the manifests in the option ``files``.
-    """
-
-    name = "JOB-INDEX"
+    """A task, such as ``worker-0``, of the TFCluster in ``name`` or of the manifests in ``files``."""
 
     def __init__(self, *, jobs: bool = False) -> None:
         self._jobs = jobs
         self.name = "JOB[-INDEX]" if jobs else "JOB-INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read the argument; fails as click does."""
         word = str(value)
         if names_one(word) or (self._jobs and word and "/" not in word):
             return word
@@ -191,18 +184,11 @@ class TaskName(click.ParamType[str]):
         return self.fail(f"write {wanted}, not {value}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the tasks and jobs that begin with the typed text."""
         del param
         replicas = _soon(lambda: _replicas(ctx)) or {}
-        found = [one for one in _spellings(replicas, jobs=self._jobs) if one.startswith(incomplete)]
-        return [CompletionItem(one) for one in found[:_MOST_TASKS]]
-
-
-def _spellings(replicas: Mapping[str, int], *, jobs: bool) -> Iterator[str]:
-    if jobs:
-        yield from sorted(replicas)
-    for job in sorted(replicas):
-        yield from (spell(job, index) for index in range(replicas[job]))
+        tasks = [spell(job, index) for job in sorted(replicas) for index in range(replicas[job])]
+        words = [*sorted(replicas), *tasks] if self._jobs else tasks
+        return [CompletionItem(one) for one in words if one.startswith(incomplete)][:_MOST_TASKS]
 
 
 def _soon(ask: Callable[[], _Found]) -> _Found | None:
@@ -241,5 +227,4 @@ def _replicas(ctx: click.Context) -> Mapping[str, int]:
 def _client(ctx: click.Context) -> Any:
     from tfcluster.client import Client
 
-    chosen = ("namespace", "context", "kubeconfig", "local", "session")
-    return Client(api_of(**{name: ctx.params[name] for name in chosen if ctx.params.get(name)}))
+    return Client(api_of(**{name: ctx.params[name] for name in _PLACE if ctx.params.get(name)}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,16 @@ def data(document: Any, kind: str) -> None:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         click.echo(write(document), nl=False)
+
+
+def each(documents: Iterable[Any], kind: str) -> None:
+    """Print documents as they come: JSON one a line, YAML each after a separator."""
+    for document in documents:
+        if kind == "json":
+            click.echo(json.dumps(document, ensure_ascii=False))
+        else:
+            click.echo("---")
+            data(document, kind)
 
 
 def write_file(path: Path, text: str) -> None:

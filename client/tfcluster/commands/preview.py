@@ -72,17 +72,15 @@ def render_command(
         if not views:
             copy = (cluster.namespace, rendered.resolver)
             shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
-            if copy not in told and len(shown) < len(rendered.objects):
-                # All clusters of a namespace share it.
-                told.add(copy)
-                if resolver:
-                    shown = [*rendered.objects]
-                else:
-                    say(
-                        f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
-                        "An operator of another version makes one of its own."
-                    )
-            documents += shown
+            # All clusters of a namespace share it.
+            first = copy not in told and len(shown) < len(rendered.objects)
+            told.add(copy)
+            documents += rendered.objects if first and resolver else shown
+            if first and not resolver:
+                say(
+                    f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
+                    "An operator of another version makes one of its own."
+                )
         if views or task is not None:
             documents += [_view_document(cluster.name, one) for one in rendered.views]
     if output_dir is not None:
@@ -94,7 +92,6 @@ def render_command(
 
 
 def _view_document(cluster: str, seen: TaskView) -> dict[str, Any]:
-    from tfcluster.tasks import spell
     from tfcluster_resolver import contract
 
     tasks = [spell(seen.job, index) for index in seen.tasks]
@@ -205,14 +202,13 @@ def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...
         ctx.exit(ExitCode.DIFFERS)
 
 
-_SIGNS: Final = {"create": ("+", "good"), "replace": ("~", "waiting"), "change": ("~", "waiting")}
-_SIGNS_OF_ENDS: Final = {"delete": ("-", "bad"), "keep": (" ", "off")}
-_DONE: Final = {
-    "create": "created",
-    "replace": "replaced",
-    "change": "changed",
-    "delete": "deleted",
-    "keep": "of an older template",
+#: By what is done: the sign of a line, its style, and the word for it.
+_SIGNS: Final = {
+    "create": ("+", "good", "created"),
+    "replace": ("~", "waiting", "replaced"),
+    "change": ("~", "waiting", "changed"),
+    "delete": ("-", "bad", "deleted"),
+    "keep": (" ", "off", "of an older template"),
 }
 
 
@@ -220,23 +216,19 @@ def _lines(edit: Edit) -> Iterator[Text]:
     from tfcluster.preview.diff import spell_tasks
 
     where = f"{edit.namespace}/{edit.name}"
-    if not edit.exists:
-        yield styled(f"{where} is new", "name")
-    elif not edit.fields:
-        yield styled(f"{where}: nothing differs", "name")
-    else:
-        yield styled(f"{where}: {count(len(edit.fields), 'field')} would change", "name")
+    change = f"{count(len(edit.fields), 'field')} would change" if edit.fields else "nothing differs"
+    yield styled(f"{where}: {change}" if edit.exists else f"{where} is new", "name")
     for field in edit.fields:
         yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
     for pods in edit.pods:
-        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[pods.what]
+        sign, style, done = _SIGNS[pods.what]
         tasks = spell_tasks(tuple((pods.job, index) for index in pods.tasks))
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
-        yield _line(sign, style, f"{tasks} {are} {_DONE[pods.what]}" + (f": {why}" if why else ""))
+        yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))
     for one in edit.objects:
-        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[one.what]
-        yield _line(sign, style, f"{one.kind} {one.name} is {_DONE[one.what]}")
+        sign, style, done = _SIGNS[one.what]
+        yield _line(sign, style, f"{one.kind} {one.name} is {done}")
     for note in edit.notes:
         yield _line("!", "bad", note)
 
@@ -246,11 +238,7 @@ def _line(sign: str, style: str, words: str) -> Text:
 
 
 def _value(value: Any) -> str:
-    import json
-
-    if value is None:
-        return "nothing"
-    text = json.dumps(value, ensure_ascii=False)
+    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -320,7 +308,6 @@ def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
 
 
 def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
-    from tfcluster.errors import ManifestError
     from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 
     with connect() as client:
@@ -331,6 +318,13 @@ def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
         raise ManifestError(f"the operator cannot use {name}:", error.problems) from error
 
 
+_ISOLATION: Final = {
+    "None": "No isolation: every pod in the network can reach every task.",
+    "Cluster": "Isolation Cluster: only pods of this cluster can reach a task.",
+    "DeviceFilters": "Isolation DeviceFilters: tasks can reach each other if one sees the other.",
+}
+
+
 def _notes(cluster: TFCluster) -> Iterator[str]:
     from tfcluster_operator.declaration.spec import EVALUATOR
 
@@ -338,13 +332,7 @@ def _notes(cluster: TFCluster) -> Iterator[str]:
     if evaluator is not None:
         seen = f"sees what {', '.join(evaluator.filters)} show" if evaluator.filters else "sees every task"
         yield f"The evaluator {seen}, and no task sees it: it is in no ClusterSpec."
-    match cluster.isolation.mode:
-        case "None":
-            yield "No isolation: every pod in the network can reach every task."
-        case "Cluster":
-            yield "Isolation Cluster: only pods of this cluster can reach a task."
-        case _:
-            yield "Isolation DeviceFilters: tasks can reach each other if one sees the other."
+    yield _ISOLATION[cluster.isolation.mode]
     if cluster.isolation.mode != "None" and cluster.isolation.allow_from:
         yield "spec.isolation.allowFrom also allows others."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import click
@@ -110,15 +110,7 @@ def _tick() -> float | None:
 
 def _follow(seen: Iterator[_Shown], kind: Format) -> None:
     if kind != "table":
-        last: Any = None
-        for shown in seen:
-            if shown.document != last:
-                last = shown.document
-                if kind == "json":
-                    click.echo(json.dumps(last, ensure_ascii=False))
-                else:
-                    click.echo("---")
-                    printing.data(last, kind)
+        printing.each((document for document, _ in groupby(shown.document for shown in seen)), kind)
     elif printing.is_terminal():
         _live(seen)
     else:

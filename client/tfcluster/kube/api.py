@@ -219,13 +219,8 @@ class KubernetesApi:
         seconds: float = 300.0,
     ) -> Iterator[tuple[str, Object]]:
         """Return changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
-        query = _query(
-            watch="true",
-            labelSelector=labels,
-            fieldSelector=fields,
-            resourceVersion=since,
-            timeoutSeconds=int(seconds) + 1,
-        )
+        query = _query(watch="true", labelSelector=labels, fieldSelector=fields, resourceVersion=since)
+        query["timeoutSeconds"] = str(int(seconds) + 1)
         response = self._open("GET", self._path(resource, namespace), query=query, read=seconds)
         for line in _lines(response):
             event = json.loads(line)
@@ -249,12 +244,7 @@ class KubernetesApi:
         dry_run: bool = False,
     ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does."""
-        query = _query(
-            fieldManager=FIELD_MANAGER,
-            force="true" if force else "",
-            dryRun="All" if dry_run else "",
-            fieldValidation="Strict",
-        )
+        query = {**_writing(dry_run=dry_run), **({"force": "true"} if force else {})}
         path = self._path(resource, namespace, body["metadata"]["name"])
         response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
         return json.loads(response.read()), response.status == _CREATED
@@ -271,7 +261,7 @@ class KubernetesApi:
     ) -> Object:
         """Change an object with a merge patch; raises NotFoundError, ConflictError and RefusedError."""
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
+        query = _writing(dry_run=dry_run)
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -286,12 +276,11 @@ class KubernetesApi:
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
-            **({"preconditions": {"uid": uid}} if uid else {}),
-            **({"propagationPolicy": propagation} if propagation else {}),
-            **({"dryRun": ["All"]} if dry_run else {}),
+            "preconditions": {"uid": uid} if uid else None,
+            "propagationPolicy": propagation or None,
+            "dryRun": ["All"] if dry_run else None,
         }
-        query = _query(dryRun="All" if dry_run else "")
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
+        self._json("DELETE", self._path(resource, namespace, name), body=options)
 
     # --- pods
 
@@ -313,8 +302,8 @@ class KubernetesApi:
             container=container,
             follow="true" if follow else "",
             previous="true" if previous else "",
-            tailLines="" if tail is None else str(tail),
-            sinceSeconds="" if since_seconds is None else str(since_seconds),
+            tailLines=tail,
+            sinceSeconds=since_seconds,
             sinceTime=since_time,
             timestamps="true" if timestamps else "",
         )
@@ -322,15 +311,10 @@ class KubernetesApi:
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
-        asked = {
-            "namespace": self.namespace,
-            "verb": verb,
-            "group": resource.group_version.rpartition("/")[0],
-            "resource": resource.plural,
-            "subresource": subresource,
-        }
+        group, plural = resource.group_version.rpartition("/")[0], resource.plural
+        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
         kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        body = {**kind, "spec": {"resourceAttributes": asked}}
+        body = {**kind, "spec": {"resourceAttributes": {**asked, "subresource": subresource}}}
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
@@ -361,12 +345,8 @@ class KubernetesApi:
             raise TFClusterError(f'"{name}" is not a name: give one')
         if resource.namespaced and inside and not _NAMESPACE.fullmatch(inside):
             raise TFClusterError(f'"{inside}" can name no namespace', hint="Choose another one with -n.")
-        steps = [
-            *(("namespaces", inside) if resource.namespaced and inside else ()),
-            resource.plural,
-            name or "",
-            subresource,
-        ]
+        around = ("namespaces", inside) if resource.namespaced and inside else ()
+        steps = (*around, resource.plural, name, subresource)
         return "/".join([base, *(quote(step, safe="") for step in steps if step)])
 
     def _json(
@@ -389,11 +369,10 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
-        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
+        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
@@ -446,8 +425,12 @@ class Listed(list[Object]):
     version = ""
 
 
-def _query(**parameters: str | int) -> dict[str, str]:
-    return {key: str(value) for key, value in parameters.items() if value != ""}
+def _query(**parameters: str | int | None) -> dict[str, str]:
+    return {key: str(value) for key, value in parameters.items() if value not in ("", None)}
+
+
+def _writing(*, dry_run: bool) -> dict[str, str]:
+    return _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

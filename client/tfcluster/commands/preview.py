@@ -222,7 +222,7 @@ def _lines(edit: Edit) -> Iterator[Text]:
         yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
     for pods in edit.pods:
         sign, style, done = _SIGNS[pods.what]
-        tasks = spell_tasks(tuple((pods.job, index) for index in pods.tasks))
+        tasks = spell_tasks((pods.job, index) for index in pods.tasks)
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
         yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))

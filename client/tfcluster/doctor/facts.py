@@ -98,17 +98,8 @@ def installation_of(api: KubernetesApi) -> Installation:
     )
     operators, everywhere = found["operators"]
     rights = {number: partial(api.may, *right[:3]) for number, right in enumerate(RIGHTS)}
-    return Installation(
-        namespace=api.namespace,
-        server=api.server,
-        version=found["version"],
-        served=found["served"],
-        definition=found["definition"],
-        operators=operators,
-        everywhere=everywhere,
-        rights=ask_all(rights),
-        reported=found["reported"],
-    )
+    found |= {"operators": operators, "everywhere": everywhere, "rights": ask_all(rights)}
+    return Installation(namespace=api.namespace, server=api.server, **found)
 
 
 def version_of(api: KubernetesApi) -> Any:

@@ -34,9 +34,10 @@ def _shape_object(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
     shaped = {}
     for key, one in value.items():
         if key in properties:
-            if one is None and "default" in properties[key] and not properties[key].get("nullable"):
-                continue  # A null that the schema does not permit gets the default
-            shaped[key] = _shape(properties[key], one)
+            if one is not None or properties[key].get(
+                "nullable"
+            ):  # A null that the schema does not permit is dropped, and gets the default
+                shaped[key] = _shape(properties[key], one)
         elif isinstance(others, Mapping):
             shaped[key] = _shape(others, one)
         elif others or schema.get(_PRESERVES) or key in embedded:

@@ -86,7 +86,7 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without its status, as the API server would store it."""
     kept = {key: value for key, value in body.items() if key != "status"}
-    return shape(schema(), without_nulls(schema(), kept))
+    return shape(schema(), kept)
 
 
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
@@ -352,11 +352,8 @@ def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
 
 
 def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
-    try:
-        return parse(body)
-    except InvalidSpecError:
-        refuse(manifest, unreadable(body))
-        raise
+    refuse(manifest, unreadable(body))
+    return parse(body)
 
 
 def unreadable(body: Mapping[str, Any]) -> list[Problem]:

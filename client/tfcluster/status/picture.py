@@ -97,10 +97,7 @@ class TaskPicture:
 
 @dataclass(frozen=True, slots=True)
 class TaskDrawing:
-    """Builds the pictures of a cluster's tasks: ``created`` by pod, ``files`` the published views, None if unreadable.
-
-    ``gangs`` are those of the cluster, as far as its pods show them.
-    """
+    """Builds the pictures of tasks: ``created`` by pod, ``files`` the published views, None if unreadable."""
 
     roster: Roster
     ledger: Ledger
@@ -126,14 +123,12 @@ class TaskDrawing:
         )
 
     def without_quota(self, job: Job, index: int) -> TaskPicture:
-        """Return the picture of a declared task without quota."""
         return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
 
     def _in_the_queue(self) -> str:
         return f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
-        """Return the picture of a pod that does not belong to a declared task."""
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
         index = int(label) if label.isascii() and label.isdecimal() else -1
         leaves = pod.surplus_since + job.drain_timeout_seconds
@@ -141,7 +136,7 @@ class TaskDrawing:
         if pod.meta.terminating:
             cause += ", and its pod is being deleted"
         elif pod.surplus_since:
-            cause += f"; its pod is deleted at {ledgers.timestamp(leaves)[11:19]} UTC"
+            cause += f"; its pod is deleted at {_clock(leaves)}"
         return TaskPicture(job.name, index, "Draining", cause, **self._of_pod(job, index, pod))
 
     def _of_pod(self, job: Job, index: int, pod: Pod) -> dict[str, Any]:
@@ -203,7 +198,7 @@ class TaskDrawing:
         if place.ending is Ending.DISRUPTED:
             return "Disrupted", pod.trouble or pod.reason or "its node ended it"
         if due > self.now and self.ledger.verdict is None:
-            return reasons.BACKING_OFF, f"{words_for(pod)}; {_at(due)}"
+            return reasons.BACKING_OFF, f"{words_for(pod)}; next try at {_clock(due)}"
         return "Failed", words_for(pod)
 
     def _without_pod(self, job: Job, due: float) -> tuple[str, str]:
@@ -213,7 +208,7 @@ class TaskDrawing:
             by_user = self.roster.declared.suspend
             return ("Suspended", "") if by_user else (reasons.WAITING_FOR_QUOTA, self._in_the_queue())
         if due > self.now:
-            return reasons.BACKING_OFF, _at(due)
+            return reasons.BACKING_OFF, f"next try at {_clock(due)}"
         if before := awaited_jobs(self.roster, job, self.ledger):
             return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(before)}"
         if waited_for := awaited(self.gangs, job):
@@ -226,26 +221,21 @@ def _silent(job: Job) -> str:
     return "it runs, and its readiness probe has not succeeded yet" if probed else "it runs, and is not ready yet"
 
 
-def _at(due: float) -> str:
-    return f"next try at {ledgers.timestamp(due)[11:19]} UTC"
+def _clock(seconds: float) -> str:
+    return f"{ledgers.timestamp(seconds)[11:19]} UTC"
 
 
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
-    limits, runs = job.limits(), pod.phase == "Running"
+    if pod.phase != "Running":
+        return {resource: Devices(count) for resource, count in job.limits().items()}
     healthy = pod.devices or {}
-    return {
-        resource: Devices(count, count if runs else None, healthy.get(resource, count) if runs else None)
-        for resource, count in limits.items()
-    }
+    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """One job: its tasks, and its counts as the status has them.
-
-    ``ready`` and ``completed`` are counted from the pods; where pods cannot be listed, from the status.
-    """
+    """One job; ``ready`` and ``completed`` are counted from the pods, without them taken from the status."""
 
     name: str
     desired: int
@@ -379,23 +369,14 @@ def _jobs(
         now,
         gangs_of(roster, ledger),
     )
-    surplus = _surplus(roster)
-    return tuple(
-        _job(
-            job.name,
-            told.get(job.name) or {},
-            (
-                *(drawing.task(job, place) for place in roster.of(job)),
-                *(drawing.without_quota(job, index) for index in range(len(roster.of(job)), job.replicas)),
-                *sorted(
-                    (drawing.surplus(job, pod) for pod in surplus if pod.meta.labels.get(naming.LABEL_JOB) == job.name),
-                    key=lambda one: one.index,
-                ),
-            ),
-            job.replicas,
-        )
-        for job in cluster.jobs
-    )
+    found = []
+    for job in cluster.jobs:
+        tasks = [drawing.task(job, place) for place in roster.of(job)]
+        tasks += [drawing.without_quota(job, index) for index in range(len(tasks), job.replicas)]
+        surplus = (pod for pod in _surplus(roster) if pod.meta.labels.get(naming.LABEL_JOB) == job.name)
+        tasks += sorted((drawing.surplus(job, pod) for pod in surplus), key=lambda one: one.index)
+        found.append(_job(job.name, told.get(job.name) or {}, tuple(tasks), job.replicas))
+    return tuple(found)
 
 
 def _surplus(roster: Roster) -> list[Pod]:

@@ -18,15 +18,9 @@ _AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "N
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a TFCluster.
+    """The state of a TFCluster in one word, its main reason and message, and the other conditions with a problem.
 
-    Attributes:
-        state: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating" (the operator
-            has not seen the newest edit), "Unseen" (the operator has not seen it yet) or "Elsewhere" (it has another
-            controller).
-        reason: the most important reason, as in docs/reference/conditions.md; "" if the operator gave none.
-        message: the message of the same condition.
-        notices: the other conditions with a problem, one "Reason: words" each.
+    "Updating" means that the operator has not seen the newest edit, "Unseen" that it has not seen the TFCluster.
     """
 
     state: str
@@ -59,14 +53,10 @@ def standing_of(body: Mapping[str, Any]) -> Standing:
     if seen < newest:
         words = f"the operator has not seen generation {newest} yet; of generation {seen} it says {reason}: {message}"
         return Standing("Updating", reason, words, notices)
-    state = "NotReady"
-    if _is_true(conditions, "Ready"):
-        state = "Ready"
-    elif _is_true(conditions, "Stalled"):
-        state = "Stalled"
-    elif _is_true(conditions, "Suspended") and reason == reasons.SUSPENDED:
-        state = "Suspended"
-    return Standing(state, reason, message, notices)
+    true = [kind for kind in ("Ready", "Stalled", "Suspended") if _is_true(conditions, kind)]
+    if reason != reasons.SUSPENDED:  # a cluster that waits in its queue has the condition, too
+        true = [kind for kind in true if kind != "Suspended"]
+    return Standing(true[0] if true else "NotReady", reason, message, notices)
 
 
 def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:

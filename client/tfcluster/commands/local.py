@@ -89,7 +89,7 @@ def run_command(
         timeout=timeout or None,
         quiet=quiet,
     )
-    sys.exit(run(options).code)
+    sys.exit(run(options))
 
 
 @local_command.command("list")

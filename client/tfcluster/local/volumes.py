@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import quantity
 
 Object = Mapping[str, Any]
@@ -83,14 +84,11 @@ class NotYetError(Exception):
 class Volumes:
     """The volumes of one pod."""
 
-    def __init__(
-        self, folder: Path, claims: Path, lookup: Lookup, *, rewrite: Callable[[str], str], view_volume: str
-    ) -> None:
+    def __init__(self, folder: Path, claims: Path, lookup: Lookup, *, rewrite: Callable[[str], str]) -> None:
         self._folder = folder
         self._claims = claims
         self._lookup = lookup
         self._rewrite = rewrite
-        self._view_volume = view_volume
         self._written: dict[str, Mapping[str, File]] = {}
         self._paths: dict[str, Path] = {}
 
@@ -119,7 +117,10 @@ class Volumes:
         name = volume["name"]
         own = self._folder / name
         if any(kind in volume for kind in _WRITTEN):
-            self._write(own, name, dict(self._files(pod, volume)))
+            files = dict(self._files(pod, volume))
+            if self._written.get(name) != files:
+                write_atomically(own, files)
+                self._written[name] = files
         elif claim := volume.get("persistentVolumeClaim"):
             own = self._claims / claim["claimName"]
             own.mkdir(parents=True, exist_ok=True)
@@ -154,19 +155,13 @@ class Volumes:
                 yield item["path"], (value_of(pod, item).encode(), _mode(item, downward, mode))
 
     def _rewritten(self, volume: str, content: bytes) -> bytes:
-        return self._rewrite(content.decode()).encode() if volume == self._view_volume else content
+        return self._rewrite(content.decode()).encode() if volume == naming.VIEW_VOLUME else content
 
     def _find(self, plural: str, source: Object) -> Object:
         found = self._lookup(plural, source["name"])
         if found is None and not source.get("optional"):
             raise NotYetError(f"{SINGULAR[plural]} {source['name']} does not exist")
         return found or {}
-
-    def _write(self, folder: Path, name: str, files: Mapping[str, File]) -> None:
-        if self._written.get(name) == files:
-            return
-        write_atomically(folder, files)
-        self._written[name] = files
 
 
 def write_atomically(folder: Path, files: Mapping[str, File]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
 from tfcluster.status.picture import TaskPicture, picture_of
-from tfcluster.tasks import TaskName, spell, verdict
+from tfcluster.tasks import TaskName, declared, spell, verdict
 from tfcluster.terminal import count, few
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import timestamp
@@ -82,7 +82,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
             return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
         # The operator stopped trying, and only an edit of the spec starts it again.
         first = {"spec": {"suspend": True}}
-    total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
+    total = sum(declared(body).values())
     started = f"To start from the beginning: {count(total, 'task')}, complete ones too."
     words = (started, "Restarts and the deadline count from zero.")
     return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)), first)
@@ -91,8 +91,8 @@ def resumption(body: Mapping[str, Any]) -> Change:
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Say which objects are deleted with a TFCluster, and which objects that its pods use are kept."""
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
-    total = sum(int(job.get("replicas", 1)) for job in jobs.values())
-    gone = f"TFCluster {body['metadata']['name']}, the pods of its {count(total, 'task')} with their logs"
+    tasks = count(sum(declared(body).values()), "task")
+    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs"
     kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
     stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
     return (f"To be deleted: {gone}, its Service and its views.", stays)

@@ -17,7 +17,7 @@ from tfcluster.commands.options import ClusterName, TaskName
 from tfcluster.commands.output import console, data, say, styled, write_file
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
-from tfcluster.terminal import count
+from tfcluster.terminal import brief, count
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -238,8 +238,7 @@ def _line(sign: str, style: str, words: str) -> Text:
 
 
 def _value(value: Any) -> str:
-    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return "nothing" if value is None else brief(value, 80)
 
 
 def _edit_document(edit: Edit) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import Any, Final
 from tfcluster.convert import tfjob
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.templates import addresses_in, labels_in, texts
-from tfcluster.convert.tfjob import Path, TFJob, spelled
+from tfcluster.convert.tfjob import Path, TFJob
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.yaml import ProblemError, documents, write
+from tfcluster.terminal import spelled
 from tfcluster_operator.declaration import naming
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from tfcluster.convert.check import Comparison
 from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.documents import Stream
-from tfcluster.convert.tfjob import Outcome, Verdict, spelled
-from tfcluster.terminal import few
+from tfcluster.convert.tfjob import Outcome, Verdict
+from tfcluster.terminal import few, spelled
 from tfcluster_operator.declaration import naming
 
 _SHOWN: Final = 8

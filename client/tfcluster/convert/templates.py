@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers, said, spelled
+from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
+from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import whole
 from tfcluster_operator.declaration.spec import choose_main
@@ -140,7 +141,7 @@ def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
         if isinstance(value, float) and (key in _QUANTITIES or path[-1] in _OF_QUANTITIES):
             node[key] = str(value).removesuffix(".0")
         if path[-1] == "limits" and "/" in str(key) and whole(value) is None:
-            words = f"it is {said(value)}, and a device is granted whole: ask for 1, or for a resource that is a share"
+            words = f"it is {brief(value)}, and a device is granted whole: ask for 1, or for a resource that is a share"
             findings.say(Outcome.REJECTED, where, words)
         _write_quantities(value, where, findings)
 

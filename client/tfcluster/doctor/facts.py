@@ -24,7 +24,6 @@ from tfcluster.kube.api import (
 from tfcluster_operator.declaration import naming
 
 _T = TypeVar("_T")
-
 #: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
 #: The namespace that the docs install into: searched if this user cannot search all namespaces.
@@ -108,13 +107,8 @@ def version_of(api: KubernetesApi) -> Any:
 
 
 def surroundings_of(api: KubernetesApi, name: str) -> Surroundings:
-    found = ask_all(
-        {
-            "policies": lambda: list(api.list(NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}")),
-            "networks": lambda: list(api.list(DAEMON_SETS, "")),
-        }
-    )
-    return Surroundings(**found)
+    policies = partial(api.list, NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}")
+    return Surroundings(**ask_all({"policies": policies, "networks": partial(api.list, DAEMON_SETS, "")}))
 
 
 def _is_served(api: KubernetesApi) -> bool:

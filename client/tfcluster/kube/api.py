@@ -280,7 +280,8 @@ class KubernetesApi:
             "propagationPolicy": propagation or None,
             "dryRun": ["All"] if dry_run else None,
         }
-        self._json("DELETE", self._path(resource, namespace, name), body=options)
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options, query=query)
 
     # --- pods
 

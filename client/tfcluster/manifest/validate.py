@@ -22,6 +22,7 @@ from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.rules import Schema, Where, broken
 from tfcluster.manifest.shaping import shape
 from tfcluster.tasks import name_of
+from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import TFCluster
@@ -44,7 +45,6 @@ def schema() -> Schema:
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 #: The messages of some rules begin with the path of the field.
 _OWN_PATH: Final = re.compile(r"((?:spec|metadata)\.[\w.\[\]]+(?:, spec\.[\w.]+)*)(?:: | (?=name each other))")
-_SHOWN: Final = 60
 NO_FIELD: Final = "this field does not exist"
 _QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
@@ -56,15 +56,9 @@ class Problem(NamedTuple):
     words: str
 
     def __str__(self) -> str:
-        path = spell(self.where)
+        path = spelled(self.where) or "the object"
         # The messages of some rules begin with a path that the schema does not use, such as spec.jobs."1".
         return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
-
-
-def spell(where: Where) -> str:
-    """Format a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
-    return "".join(steps).removeprefix(".") or "the object"
 
 
 def read_path(text: str) -> Where:
@@ -126,7 +120,7 @@ def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("metadata", "name"), "give the cluster a name")
     namespace = about.get("namespace")
     if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
-        yield Problem(("metadata", "namespace"), f"{_shown(namespace)} cannot name a namespace")
+        yield Problem(("metadata", "namespace"), f"{brief(namespace)} cannot name a namespace")
     for key in about:
         if key not in _METADATA:
             yield Problem(("metadata", key), _unknown(key, _METADATA))
@@ -145,7 +139,7 @@ def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
         if not isinstance(value, str):
             yield Problem((*where, key), _wrong_type("string", value))
         elif where[-1] == "labels" and value and not (_NAME.fullmatch(value) and len(value) <= 63):
-            yield Problem((*where, key), f"{_shown(value)} is not a label: use up to 63 letters, digits and -_.")
+            yield Problem((*where, key), f"{brief(value)} is not a label: use up to 63 letters, digits and -_.")
 
 
 def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
@@ -236,7 +230,7 @@ def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
 
 
 def _out_of_range(value: float, bound: int) -> str:
-    return f"{_shown(value)} is out of range: write a number from {-bound} to {bound - 1}"
+    return f"{brief(value)} is out of range: write a number from {-bound} to {bound - 1}"
 
 
 def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
@@ -253,7 +247,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
         name = json.dumps(same, sort_keys=True)
         if name in seen:
             what = (
-                ", ".join(f"{key} {_shown(one)}" for key, one in zip(keys, same, strict=True)) if keys else _shown(item)
+                ", ".join(f"{key} {brief(one)}" for key, one in zip(keys, same, strict=True)) if keys else brief(item)
             )
             yield _error_at(index, f"{what} stands twice in the list: take one out")
         seen.add(name)
@@ -289,7 +283,7 @@ _KINDS: Final = {
 
 
 def _wrong_type(kind: str, value: Any) -> str:
-    words = f"this must be {_KINDS[kind]}, and is {_shown(value)}"
+    words = f"this must be {_KINDS[kind]}, and is {brief(value)}"
     if "string" in kind and isinstance(value, bool | int | float):
         return f"{words}: put it in quotes"
     if kind in {"integer", "boolean"} and isinstance(value, str):
@@ -303,11 +297,11 @@ def _unknown(key: str, known: Any) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
-    "enum": lambda wanted, found: f"{_shown(found)} is none of {', '.join(map(str, wanted))}",
+    "enum": lambda wanted, found: f"{brief(found)} is none of {', '.join(map(str, wanted))}",
     "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
     "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",
-    "maxLength": lambda wanted, found: f"{_shown(found)} is longer than {wanted} characters",
-    "pattern": lambda wanted, found: f"{_shown(found)} {_of_form(wanted)}",
+    "maxLength": lambda wanted, found: f"{brief(found)} is longer than {wanted} characters",
+    "pattern": lambda wanted, found: f"{brief(found)} {_of_form(wanted)}",
     "minItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at least",
     "maxItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
     "maxProperties": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
@@ -323,11 +317,6 @@ def _of_form(pattern: str) -> str:
 def _words_of(error: ValidationError) -> str:
     words = _WORDS.get(str(error.validator))
     return error.message if words is None else words(error.validator_value, error.instance)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 Object = dict[str, Any]

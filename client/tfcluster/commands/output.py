@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from tfcluster.errors import TFClusterError
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import printable
 
@@ -54,15 +52,6 @@ def each(documents: Iterable[Any], kind: str) -> None:
         else:
             click.echo("---")
             data(document, kind)
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file and create its folders; raises TFClusterError if that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TFClusterError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def say(words: str) -> None:

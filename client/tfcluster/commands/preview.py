@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from tfcluster.commands import options
 from tfcluster.commands.options import ClusterName, TaskName
-from tfcluster.commands.output import console, data, say, styled, write_file
+from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
 from tfcluster.terminal import brief, count
@@ -35,11 +33,9 @@ if TYPE_CHECKING:
 @click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
 @click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
 @click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
 @options.examples("""
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views --task worker-0
-    $ tfcluster render -f digits.yaml --output-dir objects
 """)
 def render_command(
     *,
@@ -49,7 +45,6 @@ def render_command(
     views: bool,
     task: str | None,
     resolver: bool,
-    output_dir: Path | None,
 ) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
@@ -58,6 +53,7 @@ def render_command(
     """
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
+    from tfcluster.manifest.yaml import write
     from tfcluster.preview.render import only_of, render
 
     documents: list[dict[str, Any]] = []
@@ -83,12 +79,12 @@ def render_command(
                 )
         if views or task is not None:
             documents += [_view_document(cluster.name, one) for one in rendered.views]
-    if output_dir is not None:
-        _write(documents, output_dir, output)
-    elif output == "json":
-        data(documents[0] if task is not None and len(documents) == 1 else _listed(documents, views=views), "json")
+    if output == "yaml":
+        click.echo("".join("---\n" + write(document, width=120) for document in documents), nl=False)
+    elif task is not None and len(documents) == 1:
+        data(documents[0], "json")
     else:
-        click.echo("".join(_as_yaml(document) for document in documents), nl=False)
+        data({"views": documents} if views else {"apiVersion": "v1", "kind": "List", "items": documents}, "json")
 
 
 def _view_document(cluster: str, seen: TaskView) -> dict[str, Any]:
@@ -96,39 +92,6 @@ def _view_document(cluster: str, seen: TaskView) -> dict[str, Any]:
 
     tasks = [spell(seen.job, index) for index in seen.tasks]
     return {"cluster": cluster, "tasks": tasks, "file": seen.file, "view": json.loads(contract.dump(seen.view))}
-
-
-def _listed(documents: list[dict[str, Any]], *, views: bool) -> Mapping[str, Any]:
-    if views:
-        return {"views": documents}
-    return {"apiVersion": "v1", "kind": "List", "items": documents}
-
-
-def _as_yaml(document: Mapping[str, Any]) -> str:
-    from tfcluster.manifest.yaml import write
-
-    return "---\n" + write(document, width=120)
-
-
-def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
-    found = [*_names(documents)]
-    if twice := sorted(name for name, number in Counter(found).items() if number > 1):
-        raise ManifestError("two objects would be one file; render them one by one, or rename a TFCluster:", twice)
-    for name, document in zip(found, documents, strict=True):
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
-        write_file(folder / f"{name}.{output}", text)
-    say(f"{len(found)} files are in {folder}.")
-
-
-def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
-    namespaces = [(document.get("metadata") or document["view"]["cluster"])["namespace"] for document in documents]
-    several = len({*namespaces}) > 1
-    for document, namespace in zip(documents, namespaces, strict=True):
-        if "kind" in document:
-            stem = f"{document['kind'].lower()}-{document['metadata']['name']}"
-        else:
-            stem = f"view-{document['cluster']}-{document['tasks'][0]}"
-        yield f"{namespace}-{stem}" if several else stem
 
 
 @click.command()

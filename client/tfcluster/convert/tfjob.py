@@ -82,19 +82,17 @@ class Findings:
         return any(path[:length] in self._judged for length in range(1, len(path) + 1))
 
 
-def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def nodes(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Return a part of an object and everything below it, each with its path."""
+    yield path, node
+    inner: Iterable[tuple[str | int, Any]] = node.items() if isinstance(node, Mapping) else ()
+    for key, value in enumerate(node) if isinstance(node, list) else inner:
+        yield from nodes(value, (*path, key))
+
+
+def leaves(node: Any) -> Iterator[tuple[Path, Any]]:
     """Return every scalar and every empty mapping or list, with its path."""
-    inner: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(node, Mapping):
-        inner = node.items()
-    elif isinstance(node, list):
-        inner = enumerate(node)
-    empty = True
-    for key, value in inner:
-        empty = False
-        yield from leaves(value, (*path, key))
-    if empty:
-        yield path, node
+    return ((path, value) for path, value in nodes(node) if not (value and isinstance(value, Mapping | list)))
 
 
 KIND: Final = "TFJob"

@@ -45,7 +45,9 @@ class Applying:
             # The same files might create its namespace or the CRD.
             with contextlib.suppress(NotFoundError):
                 self._apply(manifest, dry_run=True)
-        for manifest in (*_in_order(manifests.others), *manifests.clusters):
+        # The sort is stable: kinds that are not named follow in the order of the files.
+        first = sorted(manifests.others, key=lambda one: (*_FIRST, one.kind).index(one.kind))
+        for manifest in (*first, *manifests.clusters):
             yield self._apply(manifest, dry_run=self.dry_run)
 
     def apply_one(self, manifest: Manifest) -> Applied:
@@ -90,10 +92,6 @@ def check(manifest: Manifest) -> None:
     missing += [] if manifest.name else ["metadata.name"]
     if missing:
         raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])
-
-
-def _in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
-    return sorted(manifests, key=lambda one: _FIRST.index(one.kind) if one.kind in _FIRST else len(_FIRST))
 
 
 def _same(before: Object, after: Object) -> bool:

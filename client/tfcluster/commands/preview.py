@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -256,7 +255,7 @@ def matrix_command(
         return
     grid = grid_of(membership, most=_MOST)
     if grid is not None:
-        click.echo("\n".join(grid_lines(grid, fancy=_knows_unicode())) + "\n")
+        click.echo("\n".join(grid_lines(grid, fancy=console().encoding.startswith("utf"))) + "\n")
     click.echo(matrix.as_text(membership, whole=True))
     for note in _notes(cluster):
         click.echo(note)
@@ -297,8 +296,3 @@ def _notes(cluster: TFCluster) -> Iterator[str]:
     yield _ISOLATION[cluster.isolation.mode]
     if cluster.isolation.mode != "None" and cluster.isolation.allow_from:
         yield "spec.isolation.allowFrom also allows others."
-
-
-def _knows_unicode() -> bool:
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    return encoding.lower().replace("-", "").startswith("utf")

@@ -55,13 +55,18 @@ def status_command(
         raise click.UsageError("leave out NAME or -A: a name is looked for in one namespace")
     namespace = "" if all_namespaces else None
     if watch:
-        _follow(_watched_all(client, namespace) if name is None else _watched(client, name, all_tasks), output)
+        seen: Iterator[_Shown]
+        if name is None:
+            seen = (_of_all(*one, namespace) for one in load.watch_all(client.api, namespace, tick=_tick()))
+        else:
+            seen = _watched(client, name, all_tasks)
+        _follow(seen, output)
         return
     if name is not None:
         shown = _of_one(load.look(client.api, name)[1], all_tasks)
     else:
-        pictures = load.look_at_all(client.api, namespace)
-        shown = _of_all(pictures, namespace)
+        pictures = load.pictures_of(client.list(namespace))
+        shown = _of_all(pictures, "", namespace)
         if not pictures and output == "table":
             where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
             printing.say(f"No TFCluster found {where}. Create one with `tfcluster create`.")
@@ -84,7 +89,7 @@ def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
     return _Shown(document_of(picture), lines)
 
 
-def _of_all(pictures: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
+def _of_all(pictures: Sequence[Picture], trouble: str, namespace: str | None) -> _Shown:
     lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
     return _Shown({"items": [row_of(one) for one in pictures]}, lines)
@@ -96,11 +101,6 @@ def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
             printing.say(f"TFCluster {name} was deleted.")
             return
         yield _of_one(picture, all_tasks)
-
-
-def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
-    for pictures, trouble in load.watch_all(client.api, namespace, tick=_tick()):
-        yield _of_all(pictures, namespace, trouble)
 
 
 def _tick() -> float | None:

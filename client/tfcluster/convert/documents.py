@@ -14,6 +14,7 @@ from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.templates import addresses_in, labels_in
 from tfcluster.convert.tfjob import Path, TFJob
 from tfcluster.errors import ManifestError
+from tfcluster.manifest.shaping import nodes
 from tfcluster.manifest.yaml import ProblemError, documents, write
 from tfcluster.terminal import spelled
 from tfcluster_operator.declaration import naming
@@ -183,7 +184,7 @@ def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 def _inner(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Find objects that refer to or contain a TFJob: a workflow, an experiment, a target of an autoscaler."""
     words = _BY_ITSELF + (_OF_KATIB if document.get("kind") in ("Experiment", "Trial") else "")
-    for path, node in tfjob.nodes(document):
+    for path, node in nodes(document):
         if (isinstance(node, str) and _IN_TEXT.search(node)) or (path and tfjob.is_tfjob(node) and "spec" in node):
             yield path, words
         elif path and tfjob.is_tfjob(node):

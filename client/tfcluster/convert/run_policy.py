@@ -36,10 +36,9 @@ _GANG: Final = {
 def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
     held = _RunPolicy(spec, findings)
     found: dict[str, Any] = {}
-    _suspend(held, found)
     _managed_by(held, found)
     _success(spec, job, findings, found)
-    for key in _NUMBERS:
+    for key in ("suspend", *_NUMBERS):
         if (value := held.get(key)) is not None:
             found[key] = value
             held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
@@ -83,13 +82,6 @@ class _RunPolicy:
         if len(where) == 3 and self._spec.get(key) is not None:
             words = f"runPolicy.{key} decides, so that this one is left out"
             self.findings.say(Outcome.LEFT_OUT, ("spec", key), words)
-
-
-def _suspend(held: _RunPolicy, found: dict[str, Any]) -> None:
-    value = held.get("suspend")
-    if value is not None:
-        found["suspend"] = value
-        held.carry("suspend")
 
 
 def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:

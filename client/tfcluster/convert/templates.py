@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers, nodes
+from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
+from tfcluster.manifest.shaping import nodes
 from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import whole

@@ -6,11 +6,12 @@ The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from tfcluster.manifest.shaping import nodes
 from tfcluster.tasks import name_of
 from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration.quantities import is_whole
@@ -80,14 +81,6 @@ class Findings:
 
     def judged(self, path: Path) -> bool:
         return any(path[:length] in self._judged for length in range(1, len(path) + 1))
-
-
-def nodes(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Return a part of an object and everything below it, each with its path."""
-    yield path, node
-    inner: Iterable[tuple[str | int, Any]] = node.items() if isinstance(node, Mapping) else ()
-    for key, value in enumerate(node) if isinstance(node, list) else inner:
-        yield from nodes(value, (*path, key))
 
 
 def leaves(node: Any) -> Iterator[tuple[Path, Any]]:

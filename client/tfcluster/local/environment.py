@@ -20,7 +20,7 @@ from tfcluster.local.containers import Actions, Container, Prepared
 from tfcluster.local.logs import ContainerLog
 from tfcluster.local.processes import Command
 from tfcluster.local.session import CLAIMS
-from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, config_files, secret_values, value_of
+from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, content_of, value_of
 from tfcluster_resolver import contract
 
 #: Characters that can precede a path without being a part of it.
@@ -149,13 +149,7 @@ def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
 
 
 def _values(plural: str, reference: Object, lookup: Lookup) -> dict[str, str]:
-    found = lookup(plural, reference["name"])
-    if found is None:
-        if reference.get("optional"):
-            return {}
-        raise NotYetError(f"{SINGULAR[plural]} {reference['name']} does not exist")
-    content = config_files(found) if plural == "configmaps" else secret_values(found)
-    return {key: text.decode("utf-8", "replace") for key, text in content.items()}
+    return {key: text.decode("utf-8", "replace") for key, text in content_of(lookup, plural, reference).items()}
 
 
 def _from(pod: Object, source: Object, lookup: Lookup) -> str | None:
@@ -223,10 +217,6 @@ class Surroundings:
         uid: str = pod["metadata"]["uid"]
         return self.folder / "pods" / uid
 
-    def log_path(self, pod: Object, container: str) -> Path:
-        name: str = pod["metadata"]["name"]
-        return self.folder / "logs" / name / f"{container}.log"
-
     def local_ports(self, pod: Object) -> dict[str, int]:
         """Return the ports on this machine, by the pod's ports."""
         namespace, _, hostname, service = self._names(pod)
@@ -274,7 +264,7 @@ class Surroundings:
             return Command(told, env, cwd)
 
         log = ContainerLog(
-            self.log_path(pod, container.name),
+            self.folder / "logs" / name / f"{container.name}.log",
             heard=lambda line: self.heard(namespace, name, container.name, line),
             lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
         )

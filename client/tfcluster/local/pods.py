@@ -34,7 +34,7 @@ class PodPlayer:
         self._surroundings = surroundings
         self.grace = float(pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
         self._volumes = surroundings.volumes_of(pod, self._lookup)
-        self._init = [self._container(one, _kind_of(one)) for one in pod["spec"].get("initContainers") or ()]
+        self._init = [self._container(one, "init") for one in pod["spec"].get("initContainers") or ()]
         self._main = [self._container(one, "main") for one in pod["spec"]["containers"]]
         self._stopping = asyncio.Event()
         self._kill: asyncio.TimerHandle | None = None
@@ -49,6 +49,8 @@ class PodPlayer:
         self.name: tuple[str, str] = (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def _container(self, spec: Object, kind: Kind) -> Container:
+        if kind == "init" and spec.get("restartPolicy") == "Always":
+            kind = "sidecar"
         return Container(spec, kind, changed=self._report, timestamp=self._store.timestamp, grace=self.grace)
 
     @property
@@ -158,7 +160,8 @@ class PodPlayer:
         policy = container.spec.get("restartPolicy", "Never")
         while True:
             code = await self._run_once(container)
-            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not self._lives())
+            lives = any(one.code is None or one.runs for one in self._main)
+            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not lives)
             if over or policy == "Never" or (policy == "OnFailure" and code == 0):
                 return code
             container.begin_again()
@@ -166,9 +169,6 @@ class PodPlayer:
             if await self._waits(pause):
                 return code
             pause = min(_LONGEST_PAUSE, pause * 2)
-
-    def _lives(self) -> bool:
-        return any(one.code is None or one.runs for one in self._main)
 
     async def _run_once(self, container: Container) -> int:
         prepared: list[Any] = []
@@ -301,7 +301,3 @@ class PodPlayer:
 
 def _bad(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
-
-
-def _kind_of(container: Object) -> Kind:
-    return "sidecar" if container.get("restartPolicy") == "Always" else "init"

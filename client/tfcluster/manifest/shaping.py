@@ -1,11 +1,12 @@
-"""Apply a CRD's structural schema to an object: set defaults, and drop unknown fields."""
+"""Walk over an object, or apply a CRD's structural schema to it: set defaults, and drop unknown fields."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 Schema = Mapping[str, Any]
+Path = tuple[str | int, ...]
 
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 #: The fields of every object, which a schema does not have to declare.
@@ -46,3 +47,11 @@ def _shape_object(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
         if key not in shaped and "default" in inner:
             shaped[key] = _shape(inner, inner["default"])
     return shaped
+
+
+def nodes(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Return a part of an object and everything below it, each with its path."""
+    yield path, node
+    inner: Iterable[tuple[str | int, Any]] = node.items() if isinstance(node, Mapping) else ()
+    for key, value in enumerate(node) if isinstance(node, list) else inner:
+        yield from nodes(value, (*path, key))

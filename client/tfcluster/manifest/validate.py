@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.rules import Schema, Where, broken
-from tfcluster.manifest.shaping import shape
+from tfcluster.manifest.shaping import nodes, shape
 from tfcluster.tasks import name_of
 from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
@@ -86,7 +86,8 @@ def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
     """Validate only against the schema, because the API server can already have values for missing fields."""
     kept = {key: value for key, value in body.items() if key != "status"}
-    found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+    errors = _validator().iter_errors(without_nulls(schema(), kept))
+    found = [*_of_the_object(body), *(Problem(tuple(error.absolute_path), _words_of(error)) for error in errors)]
     told = {one.where for one in found}
     return [*found, *(one for one in _of_numbers(kept) if one.where not in told)]
 
@@ -142,24 +143,14 @@ def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
             yield Problem((*where, key), f"{brief(value)} is not a label: use up to 63 letters, digits and -_.")
 
 
-def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
+def _of_numbers(body: Mapping[str, Any]) -> Iterator[Problem]:
     """Return the numbers that every API server rejects, independent of the schema."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _of_numbers(inner, (*where, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _of_numbers(inner, (*where, index))
-    elif isinstance(value, int | float) and not -_INT64 <= value < _INT64:
-        yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
+    for where, value in nodes(body):
+        if isinstance(value, int | float) and not -_INT64 <= value < _INT64:
+            yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
 
 
 # --- the schema
-
-
-def _structural(body: Mapping[str, Any]) -> Iterator[Problem]:
-    for error in _validator().iter_errors(body):
-        yield Problem(tuple(error.absolute_path), _words_of(error))
 
 
 @cache

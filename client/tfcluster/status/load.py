@@ -19,11 +19,6 @@ def look(api: KubernetesApi, name: str, namespace: str | None = None) -> tuple[O
     return body, _picture(body, pods, config_maps)
 
 
-def look_at_all(api: KubernetesApi, namespace: str | None) -> list[Picture]:
-    """Read all clusters of a namespace with one request."""
-    return _pictures(api.list(TFCLUSTERS, namespace))
-
-
 def watch(api: KubernetesApi, name: str, *, tick: float | None) -> Iterator[Picture | None]:
     """Read one cluster, and again at each change."""
     uid = api.cluster(name)["metadata"]["uid"]
@@ -44,10 +39,10 @@ def watch_all(api: KubernetesApi, namespace: str | None, *, tick: float | None) 
     for (found,) in snapshots(api, [Selection(TFCLUSTERS, namespace)], tick=tick):
         if found.refused is not None:
             raise found.refused
-        yield _pictures(found.objects), "".join(_old(found))
+        yield pictures_of(found.objects), "".join(_old(found))
 
 
-def _pictures(bodies: Sequence[Object]) -> list[Picture]:
+def pictures_of(bodies: Sequence[Object]) -> list[Picture]:
     return sorted((picture_of(one, now=time.time()) for one in bodies), key=lambda one: (one.namespace, one.name))
 
 

@@ -122,11 +122,8 @@ class TaskDrawing:
             restarts=self._restarts(place),
         )
 
-    def without_quota(self, job: Job, index: int) -> TaskPicture:
-        return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
-
-    def _in_the_queue(self) -> str:
-        return f"queue {self.roster.declared.queue} has granted it no quota yet"
+    def without_quota(self) -> tuple[str, str]:
+        return reasons.WAITING_FOR_QUOTA, f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
@@ -205,8 +202,7 @@ class TaskDrawing:
         if self.ledger.verdict is not None:
             return "CleanedUp", ""
         if self.roster.cluster.suspend:
-            by_user = self.roster.declared.suspend
-            return ("Suspended", "") if by_user else (reasons.WAITING_FOR_QUOTA, self._in_the_queue())
+            return ("Suspended", "") if self.roster.declared.suspend else self.without_quota()
         if due > self.now:
             return reasons.BACKING_OFF, f"next try at {_clock(due)}"
         if before := awaited_jobs(self.roster, job, self.ledger):
@@ -268,7 +264,6 @@ class Picture:
     restarts: int
     backoff_limit: int | None
     created: float
-    started: float
     finished: float
     waiting_since: float
     deadline: float
@@ -313,7 +308,6 @@ def picture_of(
         restarts=int(status.get("restarts") or 0),
         backoff_limit=spec.get("backoffLimit"),
         created=seconds_of(metadata.get("creationTimestamp")),
-        started=started,
         finished=finished,
         waiting_since=seconds_of(waiting_since(status)),
         deadline=_after(started, spec.get("activeDeadlineSeconds")) if not finished else 0.0,
@@ -372,7 +366,8 @@ def _jobs(
     found = []
     for job in cluster.jobs:
         tasks = [drawing.task(job, place) for place in roster.of(job)]
-        tasks += [drawing.without_quota(job, index) for index in range(len(tasks), job.replicas)]
+        waiting = range(len(tasks), job.replicas)
+        tasks += [TaskPicture(job.name, index, *drawing.without_quota()) for index in waiting]
         surplus = (pod for pod in _surplus(roster) if pod.meta.labels.get(naming.LABEL_JOB) == job.name)
         tasks += sorted((drawing.surplus(job, pod) for pod in surplus), key=lambda one: one.index)
         found.append(_job(job.name, told.get(job.name) or {}, tuple(tasks), job.replicas))

@@ -75,7 +75,7 @@ def run_command(
     from tfcluster.local.environment import PathMapping
     from tfcluster.local.run import Options, run
 
-    mapped = [PathMapping(there, here) for there, here in map(_mapping, maps)]
+    mapped = [PathMapping(*_mapping(one)) for one in maps]
     programs = dict(map(_entry_point, entry_points))
     objects = manifest.load(files, say)
     manifest.check_programs(objects, programs)

@@ -6,6 +6,7 @@ Completion must not block the shell: it waits briefly, and returns no candidates
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import re
 import threading
@@ -31,12 +32,13 @@ _PLACE: Final = ("namespace", "context", "kubeconfig", "local", "session")
 def place(function: _Function) -> _Function:
     """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
 
+    @functools.wraps(function)  # it keeps the options and arguments that are declared below the decorator
     def with_client(*, connect: Callable[[], Client], namespace: str | None, **arguments: Any) -> Any:
         del namespace
         with connect() as client:
             return function(client=client, **arguments)
 
-    return place_if_needed(_like(function, with_client))
+    return place_if_needed(with_client)  # type: ignore[return-value]  # click's decorators keep the function
 
 
 def place_if_needed(function: _Function) -> _Function:
@@ -45,6 +47,7 @@ def place_if_needed(function: _Function) -> _Function:
     The command gets ``connect``, which returns a Client that must be closed, and ``namespace``, or None.
     """
 
+    @functools.wraps(function)
     def with_connect(**arguments: Any) -> Any:
         from tfcluster.client import Client
 
@@ -53,7 +56,7 @@ def place_if_needed(function: _Function) -> _Function:
 
     session = click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if there are several.")
     local = click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine.")
-    return kubernetes(local(session(_like(function, with_connect))))
+    return kubernetes(local(session(with_connect)))  # type: ignore[return-value]  # likewise
 
 
 def kubernetes(function: _Function) -> _Function:
@@ -65,14 +68,6 @@ def kubernetes(function: _Function) -> _Function:
     ):
         function = option(function)
     return function
-
-
-def _like(function: _Function, wrapped: Any) -> _Function:
-    wrapped.__name__ = function.__name__
-    wrapped.__doc__ = function.__doc__
-    # Options and arguments that are declared below the decorator must be kept.
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])
-    return wrapped  # type: ignore[no-any-return]  # click's decorators keep the function
 
 
 def api_of(

@@ -134,9 +134,8 @@ def _convert(part: _Part) -> tuple[str, list[Conversion]]:
         found = [convert(item) if tfjob.is_tfjob(item) else item for item in part.value["items"]]
         conversions = [one for one in found if isinstance(one, Conversion)]
         items = [one.cluster if isinstance(one, Conversion) else one for one in found]
-        rest = {
-            key: value for key, value in part.value.items() if key not in ("apiVersion", "kind", "items", "metadata")
-        }
+        own = ("apiVersion", "kind", "items", "metadata")
+        rest = {key: value for key, value in part.value.items() if key not in own}
         result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
     if any(one.cluster is None for one in conversions):
         return "", conversions

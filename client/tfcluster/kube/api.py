@@ -123,6 +123,8 @@ class KubernetesApi:
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
+        self._cut = Cut()
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
 
     @classmethod
     def connect(
@@ -329,9 +331,16 @@ class KubernetesApi:
         """Return the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path).read())
 
-    def interruptible(self) -> InterruptibleApi:
-        """Return a copy with its own connections, which another thread can cut."""
-        return InterruptibleApi(self.configuration, self.namespace, self.source)
+    def copy(self) -> KubernetesApi:
+        """Return one with its own connections."""
+        return KubernetesApi(self.configuration, self.namespace, self.source, self.context)
+
+    def interrupt(self) -> None:
+        """End all requests, from another thread; those that are under way and to come fail with UnreachableError.
+
+        The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
+        """
+        self._cut.cut()
 
     def close(self) -> None:
         self._client.close()
@@ -402,22 +411,6 @@ class KubernetesApi:
                 hint=f"Is this the right cluster? The credentials are from {self.source or 'the caller'}.",
             ) from error
         return response
-
-
-class InterruptibleApi(KubernetesApi):
-    """A KubernetesApi whose requests another thread can end, even before the first byte of an answer.
-
-    The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
-    """
-
-    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
-        super().__init__(configuration, namespace, source)
-        self._cut = Cut()
-        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
-
-    def interrupt(self) -> None:
-        """End all requests; those that are under way and those to come fail with UnreachableError."""
-        self._cut.cut()
 
 
 class Listed(list[Object]):

@@ -144,7 +144,7 @@ class LogFollowing:
     def __init__(
         self, api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
     ) -> None:
-        self._api, self._name, self._namespace, self._request = api.interruptible(), name, namespace, request
+        self._api, self._name, self._namespace, self._request = api.copy(), name, namespace, request
         self._tell = tell
         self._chosen: Tasks | None = None
         #: Lines, messages, what the watch found, and readers that have ended.

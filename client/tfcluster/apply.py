@@ -51,7 +51,6 @@ class Applying:
             yield self._apply(manifest, dry_run=self.dry_run)
 
     def apply_one(self, manifest: Manifest) -> Applied:
-        """Apply one object; raises the errors of apply."""
         check(manifest)
         return self._apply(manifest, dry_run=self.dry_run)
 

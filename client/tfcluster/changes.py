@@ -29,7 +29,6 @@ class Change:
 
 
 def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
-    """Decide a change of the number of a job's tasks."""
     name, spec = body["metadata"]["name"], body["spec"]
     jobs: Mapping[str, Any] = spec["jobs"]
     if job not in jobs:
@@ -60,7 +59,6 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
 
 
 def suspension(body: Mapping[str, Any]) -> Change:
-    """Decide a suspension; raises NotRunningError."""
     check_alive(body, "it cannot be suspended")
     if body["spec"].get("suspend"):
         return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
@@ -74,7 +72,6 @@ def suspension(body: Mapping[str, Any]) -> Change:
 
 
 def resumption(body: Mapping[str, Any]) -> Change:
-    """Decide a resumption; raises NotRunningError."""
     check_alive(body, "no task starts again")
     first: Mapping[str, Any] = {}
     if not body["spec"].get("suspend"):

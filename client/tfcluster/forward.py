@@ -199,7 +199,6 @@ def forward_ports(
 
 
 def _with_port(forward: Forward) -> Forward:
-    """Choose the local port."""
     try:
         with socket.create_server((HOST, forward.local)) as server:
             return replace(forward, local=server.getsockname()[1])
@@ -248,7 +247,6 @@ class _Tunnel:
             )
 
     def stop(self) -> None:
-        """End kubectl."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

@@ -27,7 +27,6 @@ class Group:
     stop: int
 
     def __str__(self) -> str:
-        """Format it, such as ``worker-0..3``."""
         return spell(self.job, self.start, self.stop - 1)
 
 
@@ -40,7 +39,6 @@ class Grid:
 
 
 def membership_of(cluster: TFCluster) -> Membership:
-    """Return the membership of an observer that sees all tasks."""
     return Membership(view=whole_view(cluster), own=None)
 
 

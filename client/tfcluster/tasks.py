@@ -24,7 +24,6 @@ class TaskName:
     index: int
 
     def __str__(self) -> str:
-        """Format it as its pod is named: ``worker-0``."""
         return spell(self.job, self.index)
 
 

@@ -94,7 +94,6 @@ class _Printed:
         self._width = 0
 
     def line(self, line: LogLine) -> bytes:
-        """Format a line, with its newline."""
         start = self._start(line) if self._prefix else ""
         if self._timestamps and line.timestamp:
             start += f"{line.timestamp} "

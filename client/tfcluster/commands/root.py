@@ -145,7 +145,6 @@ _HOW = {
 
 
 def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
-    """Complete a command line."""
     *before, last = words or [""]
     completing = ShellComplete(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE")
     found = completing.get_completions(list(before), last)

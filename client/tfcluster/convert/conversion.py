@@ -42,7 +42,6 @@ class Conversion:
 
 
 def convert(manifest: Mapping[str, Any]) -> Conversion:
-    """Convert a TFJob."""
     findings = Findings()
     version = str(manifest.get("apiVersion"))
     findings.move(("apiVersion",), ("apiVersion",))

@@ -126,7 +126,6 @@ def _named(item: Any, within: Mapping[str, Any]) -> Any:
 
 
 def _convert(part: _Part) -> tuple[str, list[Conversion]]:
-    """Convert the TFJobs of one document."""
     if tfjob.is_tfjob(part.value):
         conversions = [convert(part.value)]
         result: Any = conversions[0].cluster

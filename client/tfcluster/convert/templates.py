@@ -254,7 +254,6 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
 
 
 def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Return every text in a part of an object, and its path."""
     return ((where, value) for where, value in nodes(node, path) if isinstance(value, str))
 
 

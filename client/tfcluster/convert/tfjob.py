@@ -150,7 +150,6 @@ class TFJob:
 
 
 def is_tfjob(document: Any) -> bool:
-    """Return whether an object is a TFJob, of any version."""
     return isinstance(document, Mapping) and document.get("kind") in (KIND, "TfJob")
 
 

@@ -102,7 +102,6 @@ def installation_of(api: KubernetesApi) -> Installation:
 
 
 def version_of(api: KubernetesApi) -> Any:
-    """Ask the API server for its version."""
     return json.loads(api.read("/version"))
 
 

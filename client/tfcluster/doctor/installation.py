@@ -32,7 +32,6 @@ def judge_installation(found: Installation, packaged: Mapping[str, Any]) -> Iter
 
 
 def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
-    """Judge the API server: whether it answers, and its version."""
     name = "API server"
     if isinstance(version, Unknown):
         remedy = "Choose the right --context or --kubeconfig, and see that the API server is up."

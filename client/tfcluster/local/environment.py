@@ -44,7 +44,6 @@ class PathMap:
         self._pattern = re.compile(rf"{_BEFORE}({alternatives})(?![\w.-])") if alternatives else None
 
     def rewrite(self, text: str) -> str:
-        """Rewrite every path in a text."""
         return text if self._pattern is None else self._pattern.sub(lambda match: self._here[match[1]], text)
 
 

@@ -50,7 +50,6 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Run a manifest; return the exit code."""
     try:
         with session.begin(options.name) as own:
             _log_to(own.folder / "operator.log")

@@ -75,7 +75,6 @@ def ports() -> Path:
 
 
 def running() -> list[Session]:
-    """List the running sessions, sorted by name."""
     return [session for session in known() if session.runs]
 
 

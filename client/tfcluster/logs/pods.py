@@ -48,7 +48,6 @@ def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> l
 
 
 def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
-    """Read one pod; see log_pods."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     names = containers(pod)
     annotated = (metadata.get("annotations") or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
@@ -77,7 +76,6 @@ def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
 
 
 def containers(pod: Object) -> list[str]:
-    """Return the names of a pod's containers, including init and ephemeral containers."""
     kinds = ("containers", "initContainers", "ephemeralContainers")
     return [one["name"] for kind in kinds for one in pod["spec"].get(kind) or ()]
 

@@ -192,7 +192,6 @@ class LogReader:
         return False
 
     def _read(self, *, follow: bool) -> Iterator[list[LogLine]]:
-        """Return the new lines of one stream."""
         since, window = self._position.since(), self._window
         self._position.reopen()
         self._rest = b""  # the stream repeats the whole line
@@ -236,7 +235,6 @@ class LogReader:
             raise NotFoundError(f"pod {self.pod.name} is gone", status=404, reason="NotFound")
 
     def _new(self, lines: list[bytes]) -> list[LogLine]:
-        """Return those lines that were not read before."""
         pod, taken = self.pod, (self._position.take(line) for line in lines)
         names = pod.task.job, pod.task.index, pod.name, pod.container
         return [LogLine(*names, text=one[1], timestamp=one[0]) for one in taken if one is not None]

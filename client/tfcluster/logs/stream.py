@@ -65,7 +65,6 @@ def _choose(name: str, request: LogRequest, cluster: Object, pods: Sequence[Obje
 
 
 def _sight(chosen: Tasks, container: str, cluster: Object, pods: Sequence[Object], *, gone: bool = False) -> Sight:
-    """Return the state of the chosen tasks."""
     found = [pod for pod in log_pods(cluster["metadata"]["uid"], pods, container) if pod.task in chosen]
     tasks = [TaskName(job, index) for job, count in declared(cluster).items() for index in range(count)]
     return Sight(cluster, found, [one for one in tasks if one in chosen], gone=gone)
@@ -82,7 +81,6 @@ def _is_denied(error: TFClusterError | None) -> bool:
 def _in_turn(
     api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
 ) -> Iterator[list[LogLine]]:
-    """Read one log after another."""
     cluster = api.cluster(name, namespace)
     pods = api.list(PODS, namespace, labels=f"{naming.LABEL_CLUSTER}={name}")
     sight = _sight(_choose(name, request, cluster, pods), request.container, cluster, pods)

@@ -14,7 +14,6 @@ _OF_EVERY_OBJECT: Final = ("kind", "apiVersion", "metadata")
 
 
 def shape(schema: Schema, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Shape an object."""
     kept = {key: body[key] for key in _OF_EVERY_OBJECT if key in body}
     shaped = _shape(schema, {key: value for key, value in body.items() if key not in kept})
     return {**kept, **{key: value for key, value in shaped.items() if key not in kept}}

@@ -347,7 +347,6 @@ def unreadable(body: Mapping[str, Any]) -> list[Problem]:
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
-    """Return a TFCluster as the API server would store it."""
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

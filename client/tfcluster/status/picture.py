@@ -168,7 +168,6 @@ class TaskDrawing:
         return max(0.0 if failing is None else failing.retry_at, record.restart_at)
 
     def _state(self, job: Job, place: Place, due: float) -> tuple[str, str]:
-        """Return the state of a task, and the reason for it."""
         pod = place.own
         if place.stage in _PLAIN:
             return _PLAIN[place.stage], ""
@@ -274,7 +273,6 @@ class Picture:
     gaps: tuple[str, ...] = ()
 
     def tasks(self) -> Iterator[TaskPicture]:
-        """Return every task, in the order of the jobs."""
         for job in self.jobs:
             yield from job.tasks
 

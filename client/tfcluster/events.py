@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.kube.api import EVENTS, TFCLUSTERS, KubernetesApi, seconds_of
-from tfcluster.kube.watch import Selection, snapshots
+from tfcluster.kube.api import EVENTS, TFCLUSTERS, KubernetesApi, Selection, seconds_of
+from tfcluster.kube.watch import snapshots
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import naming
 

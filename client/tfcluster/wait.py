@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from tfcluster.errors import ClusterFailedError, RefusedError, WaitTimeoutError
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Selection, follow
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import follow
 from tfcluster.tasks import TaskName, controller_of, task_of
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming, reasons

@@ -97,6 +97,15 @@ class Resource(NamedTuple):
     namespaced: bool = True
 
 
+class Selection(NamedTuple):
+    """Objects of a kind: their namespace, None for the default one, and selectors of labels and fields."""
+
+    resource: Resource
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+
 TFCLUSTERS: Final = Resource(naming.API_VERSION, naming.PLURAL)
 PODS: Final = Resource("v1", "pods")
 SERVICES: Final = Resource("v1", "services")
@@ -210,17 +219,9 @@ class KubernetesApi:
                 return found
             query = {**query, "continue": again}
 
-    def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
-        since: str = "",
-        seconds: float = 300.0,
-    ) -> Iterator[tuple[str, Object]]:
+    def watch(self, selection: Selection, *, since: str, seconds: float = 300.0) -> Iterator[tuple[str, Object]]:
         """Return changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
+        resource, namespace, labels, fields = selection
         query = _query(watch="true", labelSelector=labels, fieldSelector=fields, resourceVersion=since)
         query["timeoutSeconds"] = str(int(seconds) + 1)
         response = self._open("GET", self._path(resource, namespace), query=query, read=seconds)
@@ -288,29 +289,11 @@ class KubernetesApi:
     # --- pods
 
     def open_log(
-        self,
-        pod: str,
-        namespace: str | None = None,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
-        since_seconds: int | None = None,
-        since_time: str = "",
-        timestamps: bool = False,
+        self, pod: str, namespace: str | None = None, *, follow: bool = False, **query: str | int | None
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
-        query = _query(
-            container=container,
-            follow="true" if follow else "",
-            previous="true" if previous else "",
-            tailLines=tail,
-            sinceSeconds=since_seconds,
-            sinceTime=since_time,
-            timestamps="true" if timestamps else "",
-        )
-        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
+        asked = _query(follow="true" if follow else "", **query)
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked, read=None if follow else _READ)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
@@ -359,16 +342,8 @@ class KubernetesApi:
         steps = (*around, resource.plural, name, subresource)
         return "/".join([base, *(quote(step, safe="") for step in steps if step)])
 
-    def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
-        content: str = "application/json",
-    ) -> Object:
-        answer: Object = json.loads(self._open(method, path, body=body, query=query, content=content).read())
+    def _json(self, method: str, path: str, **request: Any) -> Object:
+        answer: Object = json.loads(self._open(method, path, **request).read())
         return answer
 
     def _open(

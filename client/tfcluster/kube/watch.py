@@ -8,25 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from tfcluster.errors import RefusedError, TFClusterError, UnreachableError
-from tfcluster.kube.api import KubernetesApi, Object, Resource
+from tfcluster.kube.api import KubernetesApi, Object, Selection
 
 #: The longest time of a watch, in seconds; then the objects are listed again, because a connection can die unnoticed.
 _WATCH: Final = 60.0
 #: The back-off after a failure, in seconds: the first delay, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _EXPIRED: Final = 410
-
-
-class Selection(NamedTuple):
-    """The objects to follow; see KubernetesApi.list."""
-
-    resource: Resource
-    namespace: str | None = None
-    labels: str = ""
-    fields: str = ""
 
 
 def follow(
@@ -46,9 +37,7 @@ def follow(
             yield [*found.values()]
             known, pause = True, _FIRST_PAUSE
             if (left := until - time.monotonic()) > 0:
-                seconds, since = min(_WATCH, left), listed.version
-                changes = api.watch(resource, namespace, labels=labels, fields=fields, since=since, seconds=seconds)
-                for kind, body in changes:
+                for kind, body in api.watch(selection, since=listed.version, seconds=min(_WATCH, left)):
                     if kind == "DELETED":
                         found.pop(_key(body), None)
                     else:

@@ -200,11 +200,11 @@ class LogReader:
             self._namespace,
             container=self.pod.container,
             follow=follow,
-            previous=window.previous,
-            tail=None if since else window.tail,
-            since_seconds=None if since else window.since_seconds,
-            since_time=since,
-            timestamps=True,
+            previous="true" if window.previous else "",
+            tailLines=None if since else window.tail,
+            sinceSeconds=None if since else window.since_seconds,
+            sinceTime=since,
+            timestamps="true",
         )
         self._response = response
         try:

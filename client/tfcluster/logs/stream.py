@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Final
 
 from tfcluster.errors import RefusedError, TFClusterError, no_cluster
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Found, Selection, snapshots
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import Found, snapshots
 from tfcluster.logs.plan import Progress, Sight, next_steps, not_started, without_pods
 from tfcluster.logs.pods import LogPod, containers, log_pods
 from tfcluster.logs.reader import LogLine, LogReader, Window

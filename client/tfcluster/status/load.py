@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tfcluster.errors import RefusedError
-from tfcluster.kube.api import CONFIG_MAPS, PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Found, Selection, snapshots
+from tfcluster.kube.api import CONFIG_MAPS, PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import Found, snapshots
 from tfcluster.status.picture import Picture, picture_of
 from tfcluster_operator.declaration import naming
 

@@ -59,7 +59,7 @@ def say(words: str) -> None:
     click.echo(printable(words), err=True)
 
 
-def styled(words: str, style: str) -> Text:
+def styled(words: str, style: str = "plain") -> Text:
     return Text(words, style=STYLES[style])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -17,9 +18,9 @@ from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, place
 from tfcluster.commands.options import output as output_option
 from tfcluster.status import load
-from tfcluster.status.document import document_of, row_of
-from tfcluster.status.picture import Picture
+from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.status.text import UNFOLDED, Paper, draw, draw_list
+from tfcluster_operator.declaration.ledger import timestamp
 
 
 @click.command()
@@ -84,15 +85,67 @@ class _Shown(NamedTuple):
     lines: list[Text]
 
 
+# The documents of -o json and yaml: their keys are stable, new ones can be added.
+
+
+def _document(picture: Picture) -> dict[str, Any]:
+    return {
+        **_row(picture),
+        "notices": list(picture.standing.notices),
+        "gaps": list(picture.gaps),
+        "tasks": [_task(task) for task in picture.tasks()],
+    }
+
+
+def _row(picture: Picture) -> dict[str, Any]:
+    """Return a cluster as an item of the list; ``status`` is that of the API."""
+    return {
+        "metadata": {
+            "name": picture.name,
+            "namespace": picture.namespace,
+            "generation": picture.generation,
+            "creationTimestamp": _time(picture.created),
+        },
+        "state": picture.standing.state,
+        "reason": picture.standing.reason,
+        "message": picture.standing.message,
+        "status": {key: value for key, value in picture.status.items() if key != "internal"},
+    }
+
+
+def _task(task: TaskPicture) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "job": task.job,
+        "index": task.index,
+        "state": task.state,
+        "message": task.cause,
+        "podName": task.pod or None,
+        "nodeName": task.node or None,
+        "phase": task.phase or None,
+        "creationTimestamp": _time(task.since),
+        "restarts": task.restarts,
+        "devices": {name: asdict(one) for name, one in sorted(task.devices.items())},
+        "view": task.view or None,
+        "outdated": task.outdated,
+        "keptPods": list(task.kept),
+        "nextRetryTime": _time(task.next_try),
+    }
+
+
+def _time(seconds: float) -> str | None:
+    return timestamp(seconds) if seconds else None
+
+
 def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
     lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
-    return _Shown(document_of(picture), lines)
+    return _Shown(_document(picture), lines)
 
 
 def _of_all(pictures: Sequence[Picture], trouble: str, namespace: str | None) -> _Shown:
     lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
-    return _Shown({"items": [row_of(one) for one in pictures]}, lines)
+    return _Shown({"items": [_row(one) for one in pictures]}, lines)
 
 
 def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:

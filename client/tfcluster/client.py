@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -336,6 +335,7 @@ class Client:
         applying = Applying(self.api, force=force, dry_run=dry_run)
         return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest", 0)).body
 
+    @contextlib.contextmanager
     def running(
         self,
         cluster: TFCluster | Mapping[str, Any],
@@ -344,7 +344,7 @@ class Client:
         timeout: float | None = 600.0,
         keep: Keep = False,
         tell: Callable[[str], None] = _ignore,
-    ) -> AbstractContextManager[RunningCluster]:
+    ) -> Iterator[RunningCluster]:
         """Run a TFCluster for as long as a ``with`` block.
 
         It is applied and waited for; at the end it is deleted, by its UID, also after an exception or Ctrl-C.  One
@@ -367,12 +367,6 @@ class Client:
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
         check(Manifest(manifest, "the manifest", 0))
-        return self._running(manifest, goal, timeout, keep, tell)
-
-    @contextlib.contextmanager
-    def _running(
-        self, manifest: Object, goal: str, timeout: float | None, keep: Keep, tell: Callable[[str], None]
-    ) -> Iterator[RunningCluster]:
         until = None if timeout is None else time.monotonic() + timeout
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace") or self.namespace
         before = self.api.find(TFCLUSTERS, name, namespace)

@@ -142,7 +142,7 @@ def _discovered(port: DeclaredPort, task: TaskName | None) -> Forward:
 
 def _which(found: Sequence[DeclaredPort]) -> str:
     spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
-    return f"; the templates name {', '.join(spelled)}" if spelled else "; the templates name no port"
+    return f"; the templates name {', '.join(spelled) or 'no port'}"
 
 
 HOST: Final = "127.0.0.1"

@@ -16,6 +16,7 @@ from tfcluster.convert.conversion import convert
 from tfcluster.convert.documents import Stream, convert_text
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.yaml import documents
+from tfcluster.terminal import spelled
 
 DEFINITION = yaml.safe_load(reference.CRD.read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
@@ -175,7 +176,7 @@ def test_what_is_said_twice_is_said_once():
 
 def test_value_that_the_api_server_rejects_has_its_tfjob_path():
     (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
-    told = [str(one) for one in conversion.verdicts if one.outcome == "rejected"]
+    told = [f"{spelled(one.path)}: {one.words}" for one in conversion.verdicts if one.outcome == "rejected"]
     path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
     assert sorted(told) == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 

@@ -124,7 +124,13 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         if spec.pop(key, None) is not None:
             words = "the operator sets it, so that each task has its DNS name: use TFCLUSTER_ADDRESS in the program"
             findings.say(Outcome.LOSSY, (*path, key), words)
-    _tell_of_token(spec, path, findings)
+    named = any(spec.get(key) for key in ("serviceAccountName", "serviceAccount"))
+    if not named and spec.get("automountServiceAccountToken") is None:
+        words = (
+            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods do not: write true "
+            "here if the program calls the API server"
+        )
+        findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
     if spec.pop("ephemeralContainers", None):
         findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
     if replicas.policy in ("OnFailure", "Always"):
@@ -141,17 +147,6 @@ def _write_quantities(spec: Mapping[str, Any], path: Path, findings: Findings) -
             if at[-1] == "limits" and "/" in str(key) and whole(value) is None:
                 words = "a device is granted whole: ask for 1, or for a resource that is a share"
                 findings.say(Outcome.REJECTED, (*at, key), f"it is {brief(value)}, and {words}")
-
-
-def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    if not any(spec.get(key) for key in ("serviceAccountName", "serviceAccount")) and (
-        spec.get("automountServiceAccountToken") is None
-    ):
-        words = (
-            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods do not: write true "
-            "here if the program calls the API server"
-        )
-        findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
 
 
 def _tell_of_pod_groups(
@@ -242,15 +237,12 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
     if not types:
         return
     for where, value in texts(node, path):
-        found = service.search(value)
-        if found is None:
+        if (found := service.search(value)) is None:
             continue
         host, domain = found[1], found[2]
         wanted = f"{host}.{job.name}{domain or f'.{job.namespace}.svc'}"
-        if domain.startswith(f".{job.name}."):
-            continue
-        words = f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
-        yield where, words
+        if not domain.startswith(f".{job.name}."):
+            yield where, f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
 
 
 def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:

@@ -49,10 +49,6 @@ class Verdict:
     target: str = ""
     words: str = ""
 
-    def __str__(self) -> str:
-        where = " → ".join(part for part in (spelled(self.path), self.target) if part)
-        return f"{where}: {self.words}" if self.words else where
-
 
 @dataclass(slots=True)
 class Findings:

@@ -133,6 +133,10 @@ _QUIET: Final = 3.0
 _LOOK: Final = 0.25
 
 
+#: Lines, a message, what the watch found, a reader that has ended, or an error that ends all.
+_Item = list[LogLine] | str | tuple[Found, ...] | LogReader | Exception
+
+
 class LogFollowing:
     """Follows logs until the TFCluster has finished, using next_steps.
 
@@ -145,13 +149,12 @@ class LogFollowing:
         self._api, self._name, self._namespace, self._request = api.copy(), name, namespace, request
         self._tell = tell
         self._chosen: Tasks | None = None
-        #: Lines, messages, what the watch found, and readers that have ended.
-        self.items: queue.Queue[list[LogLine] | str | tuple[Found, ...] | LogReader | Exception]
-        self.items = queue.Queue(_WAITING)
+        self.items: queue.Queue[_Item] = queue.Queue(_WAITING)
         self._stopped = threading.Event()
         self._cluster: Object | None = None
         self._gone = False
         self._pods: dict[str, Object] = {}
+        self._departed: list[Object] = []
         self._progress = Progress()
         self._readers: dict[str, LogReader] = {}
         self._first: frozenset[str] = frozenset()
@@ -162,14 +165,9 @@ class LogFollowing:
         """Return the lines, those of a task in order; raises the errors of Client.logs."""
         threading.Thread(target=self._watch, daemon=True, name=f"watch-of-{self._name}").start()
         try:
-            done = False
+            done, due, acted = False, False, 0.0
             while not done:
-                try:
-                    # Only a quiet log ends by time; all other changes are items.
-                    item = self.items.get(timeout=_LOOK if self._quiet_since else None)
-                except queue.Empty:
-                    done = self._act()
-                    continue
+                item = self._next()
                 if isinstance(item, list):
                     yield item
                 elif isinstance(item, str):
@@ -178,10 +176,12 @@ class LogFollowing:
                     raise item
                 elif isinstance(item, LogReader):
                     self._note_end(item)
-                    done = self._act()
-                else:
+                elif item is not None:
                     self._see(*item)
-                    done = self._act()
+                due = due or not isinstance(item, list | str)
+                # Changes of many pods that come together need one decision.
+                if due and (self.items.empty() or time.monotonic() > acted + _LOOK):
+                    done, due, acted = self._act(), False, time.monotonic()
         finally:
             self._stopped.set()
             for reader in self._readers.values():
@@ -189,7 +189,13 @@ class LogFollowing:
             self._api.interrupt()
             self._api.close()
 
-    def put(self, item: list[LogLine] | str | tuple[Found, ...] | LogReader | Exception) -> bool:
+    def _next(self) -> _Item | None:
+        """Wait for an item; only a quiet log ends by time, all other changes are items."""
+        with contextlib.suppress(queue.Empty):
+            return self.items.get(timeout=_LOOK if self._quiet_since else None)
+        return None
+
+    def put(self, item: _Item) -> bool:
         """Add an item when there is room for it; return False if nobody takes items any more."""
         while not self._stopped.is_set():
             with contextlib.suppress(queue.Full):
@@ -237,12 +243,7 @@ class LogFollowing:
         self._gone = self._gone or same is None
         self._cluster = same or self._cluster
         before, self._pods = self._pods, {pod["metadata"]["uid"]: pod for pod in pods.objects}
-        departed = [pod for own, pod in before.items() if own not in self._pods]
-        # The state of the pods whose logs were opened last, so that their end can be reported.
-        for pod in log_pods(uid, [*departed, *pods.objects], self._request.container):
-            known = self._progress.last.get(pod.task)
-            if known is not None and known.uid == pod.uid:
-                self._progress.last[pod.task] = pod
+        self._departed += [pod for own, pod in before.items() if own not in self._pods]
 
     def _act(self) -> bool:
         """Carry out the next steps; return whether they were the last."""
@@ -250,6 +251,12 @@ class LogFollowing:
             return False
         progress, limit, pods = self._progress, self._request.limit, [*self._pods.values()]
         sight = _sight(self._chosen, self._request.container, self._cluster, pods, gone=self._gone)
+        departed, self._departed = self._departed, []
+        # The last state of the pods whose logs were opened last, so that their end can be reported.
+        for pod in (*log_pods(self._cluster["metadata"]["uid"], departed, self._request.container), *sight.pods):
+            known = progress.last.get(pod.task)
+            if known is not None and known.uid == pod.uid:
+                progress.last[pod.task] = pod
         if not progress.begun:
             self._check_limit(sight)
             self._first = frozenset(pod.uid for pod in sight.pods)

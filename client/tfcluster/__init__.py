@@ -57,22 +57,6 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
-_MODULES = {
-    "client": ("Client", "ClusterStatus", "RunningCluster"),
-    "manifest.python": (
-        "Colocate",
-        "Gang",
-        "Isolation",
-        "Job",
-        "Resolver",
-        "Spread",
-        "SuccessPolicy",
-        "TFCluster",
-        "UpdateStrategy",
-    ),
-    "tasks": ("NoTaskError",),
-}
-
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that a command's help or an error does not wait for the client's libraries.
@@ -80,5 +64,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - likewise
 
-    module = next((module for module, names in _MODULES.items() if name in names), "errors")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    modules = (import_module(f"{__name__}.{module}") for module in ("errors", "tasks", "manifest.python", "client"))
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

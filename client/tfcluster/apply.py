@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
+from tfcluster.errors import ManifestError, NotFoundError, RefusedError
 from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Object, Resource
 from tfcluster.manifest.files import Manifest, Manifests
 
@@ -41,33 +42,27 @@ class Applying:
         for manifest in (*manifests.others, *manifests.clusters):
             check(manifest)
         for manifest in manifests.clusters:
-            self._try(manifest)
-        for manifest in (*_in_order(manifests.others), *manifests.clusters):
+            # The same files might create its namespace or the CRD.
+            with contextlib.suppress(NotFoundError):
+                self._apply(manifest, dry_run=True)
+        # The sort is stable: kinds that are not named follow in the order of the files.
+        first = sorted(manifests.others, key=lambda one: (*_FIRST, one.kind).index(one.kind))
+        for manifest in (*first, *manifests.clusters):
             yield self._apply(manifest, dry_run=self.dry_run)
 
     def apply_one(self, manifest: Manifest) -> Applied:
-        """Apply one object; raises the errors of apply."""
         check(manifest)
         return self._apply(manifest, dry_run=self.dry_run)
-
-    def _try(self, manifest: Manifest) -> None:
-        try:
-            self._apply(manifest, dry_run=True)
-        except NotFoundError:
-            # The same files might create its namespace or the CRD.
-            return
 
     def _apply(self, manifest: Manifest, *, dry_run: bool) -> Applied:
         resource = TFCLUSTERS if manifest.body["apiVersion"] == TFCLUSTERS.group_version else self._resource(manifest)
         try:
             before = self.api.find(resource, manifest.name, manifest.namespace)
-            body, created = self.api.apply(
-                resource, manifest.body, manifest.namespace, force=self.force, dry_run=dry_run
-            )
+            options = {"force": self.force, "dry_run": dry_run}
+            body, created = self.api.apply(resource, manifest.body, manifest.namespace, **options)
         except RefusedError as error:
-            kind = {ConflictError: ConflictError, NotFoundError: NotFoundError}.get(type(error), RefusedError)
             words = f"{manifest.place()}: {manifest.kind} {manifest.name}: {error}"
-            raise kind(words, status=error.status, reason=error.reason, hint=error.hint) from error
+            raise type(error)(words, status=error.status, reason=error.reason, hint=error.hint) from error
         if created:
             return Applied(body, "created", resource)
         return Applied(body, "unchanged" if before is not None and _same(before, body) else "configured", resource)
@@ -75,18 +70,15 @@ class Applying:
     def _resource(self, manifest: Manifest) -> Resource:
         """Ask the API server how to reach objects of a kind; raises ManifestError for an unknown kind."""
         version = str(manifest.body["apiVersion"])
-        if version not in self._known:
-            try:
-                found = self.api.resources_of(version)
-            except NotFoundError:
-                found = ()
-            if not found:
-                raise _unknown(manifest)
-            self._known[version] = found
-        for one in self._known[version]:
-            if one["kind"] == manifest.kind and "/" not in one["name"]:
-                return Resource(version, one["name"], one["namespaced"])
-        raise _unknown(manifest)
+        with contextlib.suppress(NotFoundError):
+            if version not in self._known:
+                self._known[version] = self.api.resources_of(version)
+            for one in self._known[version]:
+                if one["kind"] == manifest.kind and "/" not in one["name"]:
+                    return Resource(version, one["name"], one["namespaced"])
+        what = f"the API server does not have the kind {manifest.kind} of {version}"
+        hint = "Is it spelt well? If it is of an add-on, install that first."
+        raise ManifestError(f"{manifest.place()}: {what}", hint=hint)
 
 
 def check(manifest: Manifest) -> None:
@@ -99,15 +91,6 @@ def check(manifest: Manifest) -> None:
     missing += [] if manifest.name else ["metadata.name"]
     if missing:
         raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])
-
-
-def _unknown(manifest: Manifest) -> ManifestError:
-    what = f"{manifest.place()}: the API server does not have the kind {manifest.kind} of {manifest.body['apiVersion']}"
-    return ManifestError(what, hint="Is it spelt well? If it is of an add-on, install that first.")
-
-
-def _in_order(manifests: Sequence[Manifest]) -> list[Manifest]:
-    return sorted(manifests, key=lambda one: _FIRST.index(one.kind) if one.kind in _FIRST else len(_FIRST))
 
 
 def _same(before: Object, after: Object) -> bool:

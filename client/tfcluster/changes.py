@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
 from tfcluster.status.picture import TaskPicture, picture_of
-from tfcluster.tasks import TaskName, spell, verdict
+from tfcluster.tasks import TaskName, declared, spell, verdict
 from tfcluster.terminal import count, few
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import timestamp
@@ -21,13 +21,7 @@ _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a TFCluster, before it is sent.
-
-    Attributes:
-        patch: the merge patch; empty if nothing has to change.
-        words: what will happen, one sentence each.
-        first: a merge patch that comes before it.
-    """
+    """A merge patch, empty if nothing has to change; what will happen, one sentence each; and a patch before it."""
 
     patch: Mapping[str, Any]
     words: tuple[str, ...]
@@ -35,7 +29,6 @@ class Change:
 
 
 def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
-    """Decide a change of the number of a job's tasks."""
     name, spec = body["metadata"]["name"], body["spec"]
     jobs: Mapping[str, Any] = spec["jobs"]
     if job not in jobs:
@@ -66,7 +59,6 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int) -> Change:
 
 
 def suspension(body: Mapping[str, Any]) -> Change:
-    """Decide a suspension; raises NotRunningError."""
     check_alive(body, "it cannot be suspended")
     if body["spec"].get("suspend"):
         return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
@@ -80,7 +72,6 @@ def suspension(body: Mapping[str, Any]) -> Change:
 
 
 def resumption(body: Mapping[str, Any]) -> Change:
-    """Decide a resumption; raises NotRunningError."""
     check_alive(body, "no task starts again")
     first: Mapping[str, Any] = {}
     if not body["spec"].get("suspend"):
@@ -88,7 +79,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
             return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
         # The operator stopped trying, and only an edit of the spec starts it again.
         first = {"spec": {"suspend": True}}
-    total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
+    total = sum(declared(body).values())
     started = f"To start from the beginning: {count(total, 'task')}, complete ones too."
     words = (started, "Restarts and the deadline count from zero.")
     return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)), first)
@@ -97,13 +88,11 @@ def resumption(body: Mapping[str, Any]) -> Change:
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Say which objects are deleted with a TFCluster, and which objects that its pods use are kept."""
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
-    total = sum(int(job.get("replicas", 1)) for job in jobs.values())
-    gone = (
-        f"To be deleted: TFCluster {body['metadata']['name']}, the pods of its {count(total, 'task')} with their logs, "
-    )
+    tasks = count(sum(declared(body).values()), "task")
+    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs"
     kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
     stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
-    return (f"{gone}its Service and its views.", stays)
+    return (f"To be deleted: {gone}, its Service and its views.", stays)
 
 
 def _used_by(template: Mapping[str, Any]) -> Iterator[str]:
@@ -167,9 +156,8 @@ def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> 
     told = (body.get("status") or {}).get("jobs") or {}
     words: list[str] = []
     for job in jobs:
-        complete = int((told.get(job) or {}).get("succeeded") or 0)
         words.append(f"{job}: {_how(cluster, job)}")
-        if complete:
+        if complete := int((told.get(job) or {}).get("succeeded") or 0):
             words.append(f"{job}: {count(complete, 'task')} that ended with exit code 0 do not run again.")
     if cluster.update_strategy.type == "OnDelete":
         return Change({}, (*words, *about_manager(body)))
@@ -182,10 +170,8 @@ def _how(cluster: TFCluster, job: str) -> str:
     strategy = cluster.update_strategy
     tasks = f"its {count(replicas, 'task')}"
     if strategy.type == "RollingUpdate":
-        return (
-            f"{tasks} are replaced from the highest index down, "
-            f"{count(strategy.within(replicas), 'task')} at a time (updateStrategy)."
-        )
+        some = count(strategy.within(replicas), "task")
+        return f"{tasks} are replaced from the highest index down, {some} at a time (updateStrategy)."
     how = "is replaced" if replicas == 1 else "are replaced together"
     return f"{tasks} {how}. This does not count as a failure."
 
@@ -195,11 +181,8 @@ def restart_by_deletion(
 ) -> dict[TaskName, Replacement]:
     """Decide a restart of jobs whose pods the operator does not replace: each running pod is to be deleted."""
     uids = {one["metadata"]["name"]: str(one["metadata"]["uid"]) for one in pods}
-    found: dict[TaskName, Replacement] = {}
-    for one in picture_of(body, pods, now=now).tasks():
-        if one.job in jobs and one.state in _REPLACEABLE:
-            found[TaskName(one.job, one.index)] = Replacement(one.pod, uids[one.pod], ())
-    return found
+    tasks = [one for one in picture_of(body, pods, now=now).tasks() if one.job in jobs and one.state in _REPLACEABLE]
+    return {TaskName(one.job, one.index): Replacement(one.pod, uids[one.pod], ()) for one in tasks}
 
 
 def restart_of_task(
@@ -221,10 +204,8 @@ def restart_of_task(
         cause = found.cause or found.state
         raise NotRunningError(f"{task} has no pod: {cause}", hint=f"See it with `tfcluster status {name}`.")
     uid = next(str(pod["metadata"]["uid"]) for pod in pods if pod["metadata"]["name"] == found.pod)
-    words = (
-        f"{task}: pod {found.pod} is deleted, and replaced at the same address. It counts as replaced, not as failed."
-    )
-    return Replacement(found.pod, uid, (words, *about_manager(body)))
+    words = f"pod {found.pod} is deleted, and replaced at the same address. It counts as replaced, not as failed."
+    return Replacement(found.pod, uid, (f"{task}: {words}", *about_manager(body)))
 
 
 def _picture_of(body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float) -> TaskPicture:

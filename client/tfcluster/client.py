@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -30,9 +29,14 @@ from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.python import TFCluster
 from tfcluster.status.load import look
 from tfcluster.status.picture import TaskPicture
-from tfcluster.tasks import choose, declared, spell
+from tfcluster.tasks import choose, declared
 from tfcluster.wait import Goal, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
+from tfcluster_operator.report.conditions import by_type
+
+
+def _ignore(words: str) -> None:
+    del words
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +88,7 @@ class ClusterStatus:
 
     def task(self, job: str, index: int = 0) -> TaskPicture:
         """Return one task; raises KeyError if it does not exist."""
-        for one in self.tasks:
-            if (one.job, one.index) == (job, index):
-                return one
-        raise KeyError(spell(job, index))
+        return {(one.job, one.index): one for one in self.tasks}[job, index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,10 @@ class RunningCluster:
         return self.client.status(self.name, self.namespace)
 
     def wait(
-        self, goal: str = "ready", *, timeout: float | None = None, tell: Callable[[str], None] | None = None
+        self, goal: str = "ready", *, timeout: float | None = None, tell: Callable[[str], None] = _ignore
     ) -> Object | None:
         """Wait until it is as it should be; see Client.wait."""
-        telling = {} if tell is None else {"tell": tell}
-        return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, **telling)
+        return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, tell=tell)
 
     def logs(self, *tasks: str, follow: bool = False, **options: Any) -> Iterator[LogLine]:
         """Return the lines of tasks' logs; see Client.logs."""
@@ -157,10 +157,6 @@ class RunningCluster:
         self.client.delete(self.name, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
 
 
-def _ignore(words: str) -> None:
-    del words
-
-
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
 Keep = Literal[False, True, "on_error"]
 #: What happens to the pods of a deleted TFCluster.
@@ -171,6 +167,9 @@ _INVALID: Final = 422
 
 class Client:
     """TFClusters of one Kubernetes cluster, in one namespace where none is named.
+
+    A method that names a TFCluster raises NoClusterError if it does not exist; each raises RefusedError if the API
+    server says no, and UnreachableError if it does not answer.
 
     Args:
         api: the connection; by default what kubectl would use, or the service account of the pod.
@@ -195,32 +194,18 @@ class Client:
         return self.api.namespace
 
     def get(self, name: str, namespace: str | None = None) -> Object:
-        """Return a TFCluster as the API server has it.
-
-        Raises:
-            NoClusterError: it does not exist.
-            RefusedError: the API server said no.
-        """
+        """Return a TFCluster as the API server has it."""
         return self.api.cluster(name, namespace)
 
     def list(self, namespace: str | None = None, *, labels: str = "") -> list[Object]:
-        """Return all TFClusters.
-
-        Raises:
-            RefusedError: the API server said no.
-        """
+        """Return all TFClusters."""
         return list(self.api.list(TFCLUSTERS, namespace, labels=labels))
 
     def status(self, name: str, namespace: str | None = None) -> ClusterStatus:
-        """Say how a TFCluster stands, with its tasks.
-
-        Raises:
-            NoClusterError: it does not exist.
-            RefusedError: the API server said no.
-        """
+        """Say how a TFCluster stands, with its tasks."""
         body, picture = look(self.api, name, namespace)
         state = picture.standing.state
-        told = (body.get("status") or {}).get("conditions") or ()
+        found = by_type(body.get("status") or {}).items()
         return ClusterStatus(
             name=picture.name,
             namespace=picture.namespace,
@@ -232,7 +217,7 @@ class Client:
             restarts=picture.restarts,
             tasks=tuple(picture.tasks()),
             conditions={
-                one["type"]: Condition(one["status"], one.get("reason", ""), one.get("message", "")) for one in told
+                kind: Condition(one["status"], one.get("reason", ""), one.get("message", "")) for kind, one in found
             },
         )
 
@@ -258,10 +243,8 @@ class Client:
             tell: called with what is waited for, immediately and whenever that changes.
 
         Raises:
-            NoClusterError: it does not exist.
             ClusterFailedError: the goal cannot be reached any longer; the message says why.
             WaitTimeoutError: it took too long; the message says what was missing.
-            RefusedError: the API server said no.
             ValueError: the goal is unknown.
         """
         wanted = Goal.of(goal)
@@ -301,10 +284,7 @@ class Client:
             tell: called with messages: what is waited for, which pod follows which and why.
 
         Raises:
-            NoClusterError: it does not exist.
             NoTaskError: it does not have such a task; the message lists its jobs and tasks.
-            RefusedError: the API server said no.
-            UnreachableError: it does not answer, and ``follow`` is not given.
             TFClusterError: some logs could not be read; those that could were given.
         """
         request = LogRequest(
@@ -314,12 +294,7 @@ class Client:
             yield from batch
 
     def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
-        """Return the events of a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
-
-        Raises:
-            NoClusterError: neither it nor any events about it exist.
-            RefusedError: the API server said no.
-        """
+        """Return the events of a TFCluster, also of a deleted one, and its pods; Kubernetes keeps them for an hour."""
         body = self.api.find(TFCLUSTERS, name, namespace)
         if body is not None and follow:
             yield from follow_events(self.api, name, namespace, uid=body["metadata"]["uid"])
@@ -360,6 +335,7 @@ class Client:
         applying = Applying(self.api, force=force, dry_run=dry_run)
         return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest", 0)).body
 
+    @contextlib.contextmanager
     def running(
         self,
         cluster: TFCluster | Mapping[str, Any],
@@ -368,7 +344,7 @@ class Client:
         timeout: float | None = 600.0,
         keep: Keep = False,
         tell: Callable[[str], None] = _ignore,
-    ) -> AbstractContextManager[RunningCluster]:
+    ) -> Iterator[RunningCluster]:
         """Run a TFCluster for as long as a ``with`` block.
 
         It is applied and waited for; at the end it is deleted, by its UID, also after an exception or Ctrl-C.  One
@@ -385,19 +361,12 @@ class Client:
             ClusterFailedError: it failed before the block began; the message says why.
             WaitTimeoutError: it took too long; the message says what was missing.
             ConflictError: it exists, and another field manager set a field to another value.
-            RefusedError: the API server said no.
             ValueError: ``keep`` is not one of these values.
         """
         if keep not in (True, False, "on_error"):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
         check(Manifest(manifest, "the manifest", 0))
-        return self._running(manifest, goal, timeout, keep, tell)
-
-    @contextlib.contextmanager
-    def _running(
-        self, manifest: Object, goal: str, timeout: float | None, keep: Keep, tell: Callable[[str], None]
-    ) -> Iterator[RunningCluster]:
         until = None if timeout is None else time.monotonic() + timeout
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace") or self.namespace
         before = self.api.find(TFCLUSTERS, name, namespace)
@@ -447,11 +416,9 @@ class Client:
             The TFCluster after it; the tasks come and go later, see wait with "resized".
 
         Raises:
-            NoClusterError: it does not exist.
             ManifestError: it does not have such a job, or ``replicas`` are more than its maxReplicas.
             NotRunningError: it has finished.
             ConflictError: it was deleted and created again in the meantime.
-            RefusedError: the API server said no.
         """
         body = self._this(name, namespace, uid)
         change = scaling(body, job, replicas)
@@ -514,13 +481,11 @@ class Client:
             The TFCluster after it.
 
         Raises:
-            NoClusterError: it does not exist.
             NoTaskError: it does not have such a job or task.
             WaitTimeoutError: it took too long.
             ClusterFailedError: the cluster failed in the meantime.
             NotRunningError: it has finished or is suspended, or the task is complete or has not started.
             ConflictError: the pod, or the TFCluster, is another one by now.
-            RefusedError: the API server said no.
         """
         body = self._this(name, namespace, uid)
         inside, labels = body["metadata"]["namespace"], f"{naming.LABEL_CLUSTER}={name}"
@@ -560,9 +525,8 @@ class Client:
         if not change.patch:
             return body
         about = body["metadata"]
-        patches = [change.first, change.patch] if change.first else [change.patch]
         try:
-            for one in patches:
+            for one in filter(None, (change.first, change.patch)):
                 # With its UID, so that another TFCluster that was created under the same name is not changed.
                 patch = {**one, "metadata": {"uid": about["uid"]}}
                 body = self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
@@ -598,10 +562,8 @@ class Client:
             tell: called with what is waited for.
 
         Raises:
-            NoClusterError: it does not exist.
             ConflictError: another object has the name now.
             WaitTimeoutError: it took too long; the message says what blocks the deletion.
-            RefusedError: the API server said no.
         """
         body = self.get(name, namespace)
         uid = uid or _uid_of(body)

@@ -45,7 +45,6 @@ class NoClusterError(TFClusterError):
 
 
 def no_cluster(name: str, namespace: str) -> NoClusterError:
-    """Build the error for a TFCluster that does not exist."""
     return NoClusterError(
         f"TFCluster {name} not found in namespace {namespace}",
         hint="List the TFClusters with `tfcluster status`, in all namespaces with -A.",

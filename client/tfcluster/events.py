@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.kube.api import EVENTS, TFCLUSTERS, KubernetesApi, seconds_of
-from tfcluster.kube.watch import Selection, snapshots
+from tfcluster.kube.api import EVENTS, TFCLUSTERS, KubernetesApi, Selection, seconds_of
+from tfcluster.kube.watch import snapshots
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import naming
 
@@ -44,7 +44,9 @@ class Event:
 
 
 def events_of(name: str, cluster: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]]) -> list[Event]:
-    jobs = {naming.dns_job(job): job for job in _jobs(cluster)}
+    # The declared jobs, and those that are still in the status.
+    parts = ((cluster or {}).get(part) or {} for part in ("spec", "status"))
+    jobs = {naming.dns_job(job) for part in parts for job in part.get("jobs") or {}}
     uid = "" if cluster is None else str(cluster["metadata"].get("uid"))
     since = 0.0 if cluster is None else seconds_of(cluster["metadata"].get("creationTimestamp"))
     found = []
@@ -68,13 +70,7 @@ def news(before: Mapping[str, Event], after: Iterable[Event]) -> Iterator[Event]
             yield one
 
 
-def _jobs(cluster: Mapping[str, Any] | None) -> Iterator[str]:
-    """Return the declared jobs, and those that are still in the status."""
-    for part in ("spec", "status"):
-        yield from ((cluster or {}).get(part) or {}).get("jobs") or {}
-
-
-def _task(name: str, jobs: Mapping[str, str], pod: str, *, gone: bool) -> str:
+def _task(name: str, jobs: set[str], pod: str, *, gone: bool) -> str:
     """Return the task that a pod of this name runs; "" if the pod does not belong to this cluster."""
     parts = _POD.fullmatch(pod)
     if parts is None or not parts["stem"].startswith(f"{name}-"):
@@ -105,9 +101,8 @@ def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: 
     known: dict[str, Event] = {}
     selections = [Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), Selection(EVENTS, namespace)]
     for clusters, events in snapshots(api, selections):
-        for found in (clusters, events):
-            if found.refused is not None:
-                raise found.refused
+        if (refused := clusters.refused or events.refused) is not None:
+            raise refused
         body = next((one for one in clusters.objects if one["metadata"]["uid"] == uid), None)
         fresh = list(news(known, events_of(name, body, events.objects)))
         yield from fresh

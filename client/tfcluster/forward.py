@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from tfcluster.errors import NoClusterError, TFClusterError
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Selection, snapshots
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import snapshots
 from tfcluster.logs.pods import LogPod, log_pods
 from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
 from tfcluster_operator.declaration import naming
@@ -35,8 +35,7 @@ _NUMBERS: Final = {6006: TENSORBOARD, 8888: JUPYTER}
 _LAST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """A port that the user requested."""
 
     remote: int
@@ -45,15 +44,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A port of a task that becomes a port of this machine.
-
-    Attributes:
-        task: the task.
-        remote: its port.
-        local: the port of this machine; 0 means a free one.
-        title: what it is.
-        optional: whether another local port will do where this one is in use.
-    """
+    """A task's port, and one of this machine, 0 for a free one; ``optional`` if another will do if it is in use."""
 
     task: TaskName
     remote: int
@@ -64,13 +55,10 @@ class Forward:
     @property
     def scheme(self) -> str:
         """The URL scheme for a browser; "" if the port is not known to serve a browser."""
-        if not self.title:
-            return ""
-        return "https" if self.title == "HTTPS" else "http"
+        return "" if not self.title else "https" if self.title == "HTTPS" else "http"
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredPort:
+class DeclaredPort(NamedTuple):
     """A port that is declared in a template."""
 
     job: str
@@ -154,7 +142,7 @@ def _discovered(port: DeclaredPort, task: TaskName | None) -> Forward:
 
 def _which(found: Sequence[DeclaredPort]) -> str:
     spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
-    return f"; the templates name {', '.join(spelled)}" if spelled else "; the templates name no port"
+    return f"; the templates name {', '.join(spelled) or 'no port'}"
 
 
 HOST: Final = "127.0.0.1"
@@ -211,7 +199,6 @@ def forward_ports(
 
 
 def _with_port(forward: Forward) -> Forward:
-    """Choose the local port."""
     try:
         with socket.create_server((HOST, forward.local)) as server:
             return replace(forward, local=server.getsockname()[1])
@@ -260,7 +247,6 @@ class _Tunnel:
             )
 
     def stop(self) -> None:
-        """End kubectl."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

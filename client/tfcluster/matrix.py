@@ -11,7 +11,7 @@ from tfcluster.tasks import spell
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.views import whole_view
 from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.commands.matrix import Row, rows
+from tfcluster_resolver.commands.matrix import Row, Sight, rows
 
 #: A cell: the row's tasks see all of the column's, or some of their devices or tasks, or none, or the network also
 #: blocks them, or both are the same task.
@@ -27,7 +27,6 @@ class Group:
     stop: int
 
     def __str__(self) -> str:
-        """Format it, such as ``worker-0..3``."""
         return spell(self.job, self.start, self.stop - 1)
 
 
@@ -40,7 +39,6 @@ class Grid:
 
 
 def membership_of(cluster: TFCluster) -> Membership:
-    """Return the membership of an observer that sees all tasks."""
     return Membership(view=whole_view(cluster), own=None)
 
 
@@ -71,7 +69,7 @@ def _grid(groups: Sequence[Group], found: Sequence[Row]) -> Grid:
     return Grid(tuple(groups), cells)
 
 
-def _holds(outer: Row, group: Group) -> bool:
+def _holds(outer: Row | Sight, group: Group) -> bool:
     return outer.job == group.job and outer.start <= group.start and group.stop <= outer.stop
 
 
@@ -79,10 +77,9 @@ def _cell(row: Row, group: Group, column: Group) -> Sees:
     if group == column and group.stop == group.start + 1:
         return "self"
     for sight in row.sees:
-        if sight.job == column.job and sight.start <= column.start and column.stop <= sight.stop:
+        if _holds(sight, column):
             return "partly" if sight.devices else "sees"
-    hidden = (one for one in row.hidden if one.job == column.job and one.start <= column.start)
-    return "blocked" if any(one.blocked for one in hidden if column.stop <= one.stop) else "hidden"
+    return "blocked" if any(one.blocked for one in row.hidden if _holds(one, column)) else "hidden"
 
 
 #: The sign for each cell, one without Unicode, and its meaning.

@@ -24,7 +24,6 @@ class TaskName:
     index: int
 
     def __str__(self) -> str:
-        """Format it as its pod is named: ``worker-0``."""
         return spell(self.job, self.index)
 
 
@@ -40,9 +39,9 @@ def names_one(word: str) -> bool:
 
 def read(word: str, jobs: Iterable[str]) -> TaskName | None:
     """Read a task, ``worker-0`` or ``worker/0``; None if the word is not a task of one of the jobs."""
-    match = _TASK.fullmatch(word)
-    job = None if match is None else _job_of(match["job"], jobs)
-    return None if match is None or job is None else TaskName(job, int(match["index"]))
+    if (match := _TASK.fullmatch(word)) and (job := _job_of(match["job"], jobs)):
+        return TaskName(job, int(match["index"]))
+    return None
 
 
 def _job_of(word: str, jobs: Iterable[str]) -> str | None:
@@ -56,13 +55,7 @@ class NoTaskError(TFClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tasks that a user chose, including tasks that are added to a job later.
-
-    Attributes:
-        jobs: jobs with all their tasks.
-        tasks: single tasks.
-        everything: whether no selection was given, which means all tasks.
-    """
+    """The chosen tasks: jobs with those that are added later, single tasks, or ``everything`` if none was named."""
 
     jobs: frozenset[str] = frozenset()
     tasks: frozenset[TaskName] = frozenset()
@@ -122,10 +115,8 @@ def choose(words: Sequence[str], jobs: Mapping[str, int], others: Iterable[TaskN
 
 def listed(jobs: Mapping[str, int]) -> str:
     """Format all tasks, given the number of tasks by job, such as ``ps-0, worker-0 to worker-3``."""
-    spans = [
-        spell(job, 0) + (f" to {spell(job, count - 1)}" if count > 1 else "") for job, count in jobs.items() if count
-    ]
-    return ", ".join(spans) or "no tasks"
+    spans = ([spell(job, 0), spell(job, count - 1)] for job, count in jobs.items() if count)
+    return ", ".join(" to ".join(dict.fromkeys(span)) for span in spans) or "no tasks"
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:

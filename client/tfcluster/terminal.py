@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TextIO
 
 #: The Unicode categories of control characters and of invalid characters.
@@ -25,6 +26,25 @@ def clean(text: Any) -> str:
 def printable(text: str) -> str:
     """Remove control characters from a text, except newlines and tabs."""
     return "".join(one if one in "\n\t" or unicodedata.category(one) not in _CONTROLS else _UNKNOWN for one in text)
+
+
+def brief(value: Any, most: int = 60) -> str:
+    """Format a value of a manifest in short, as JSON."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def spelled(path: Iterable[str | int]) -> str:
+    """Format a path as ``kubectl explain`` does, such as ``spec.containers[0].image``; odd keys are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.replace("_", "").replace("-", "").isalnum():
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
 
 
 def count(number: int, what: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from tfcluster.errors import ClusterFailedError, RefusedError, WaitTimeoutError
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Selection, follow
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import follow
 from tfcluster.tasks import TaskName, controller_of, task_of
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming, reasons
@@ -21,14 +22,8 @@ WORDS: Final = ("ready", "succeeded", "failed", "finished", "suspended", "resize
 _CONDITION: Final = "condition="
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The evaluation of a goal.
-
-    Attributes:
-        outcome: whether it is reached, can still be reached, or cannot be reached.
-        words: what is waited for, or why it cannot be reached, without a full stop.
-    """
+class Judgement(NamedTuple):
+    """The evaluation of a goal, and what is waited for or why it cannot be reached, without a full stop."""
 
     outcome: Outcome
     words: str
@@ -36,13 +31,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a wait.
-
-    Attributes:
-        word: one of WORDS, or "" for a condition.
-        condition: the condition's type.
-        status: the wanted status of the condition.
-    """
+    """The goal of a wait: one of WORDS, or "" with the type and the status of a condition."""
 
     word: str
     condition: str = ""
@@ -67,19 +56,16 @@ class Goal:
             if self.word == "deleted":
                 return Judgement("reached", "it is gone")
             return Judgement("impossible", "it was deleted")
-        metadata, status = body["metadata"], body.get("status") or {}
         if self.word == "deleted":
-            return Judgement("waiting", _leaving(metadata))
-        if "deletionTimestamp" in metadata:
+            return Judgement("waiting", _leaving(body["metadata"]))
+        if "deletionTimestamp" in body["metadata"]:
             return Judgement("impossible", "it is being deleted")
-        seen = _seen(body)
-        if seen is not None:
-            return seen
-        return self._judge(body.get("spec") or {}, status, conditions.by_type(status))
+        if (unseen := _unseen(body)) is not None:
+            return Judgement("waiting", unseen)
+        return self._judge(body.get("spec") or {}, body.get("status") or {})
 
-    def _judge(
-        self, spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]
-    ) -> Judgement:
+    def _judge(self, spec: Mapping[str, Any], status: Mapping[str, Any]) -> Judgement:
+        found = conditions.by_type(status)
         match self.word:
             case "ready":
                 return _ready(spec, found)
@@ -95,15 +81,15 @@ class Goal:
                 return _condition(self.condition, self.status, found)
 
 
-def _seen(body: Mapping[str, Any]) -> Judgement | None:
+def _unseen(body: Mapping[str, Any]) -> str | None:
     """Return None if the operator has seen the newest edit; before that, its status is outdated."""
     manager = (body.get("spec") or {}).get("managedBy")
     generation = int(body["metadata"].get("generation", 0))
     if int((body.get("status") or {}).get("observedGeneration") or 0) >= generation:
         return None
     if manager and manager != "tfcluster.dev/tfcluster-operator":
-        return Judgement("waiting", f"the controller {manager}, which is responsible for it, has not reported yet")
-    return Judgement("waiting", "the operator has not seen the newest edit yet; if that lasts, ask `tfcluster doctor`")
+        return f"the controller {manager}, which is responsible for it, has not reported yet"
+    return "the operator has not seen the newest edit yet; if that lasts, ask `tfcluster doctor`"
 
 
 def _leaving(metadata: Mapping[str, Any]) -> str:
@@ -221,8 +207,7 @@ def wait_for(
     tell: Callable[[str], None],
 ) -> Object | None:
     """Wait; the arguments, the result and the errors are those of ``Client.wait``."""
-    until = float("inf") if timeout is None else time.monotonic() + timeout
-    say = _Teller(tell)
+    until, say = _end_of(timeout), _Teller(tell)
     for found in follow(api, Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), until=until):
         body = next(iter(found), None)
         if body is not None:
@@ -238,6 +223,10 @@ def wait_for(
     raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {say.last}")
 
 
+def _end_of(timeout: float | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + timeout
+
+
 class _Teller:
     """Reports what is waited for when it changes."""
 
@@ -251,11 +240,17 @@ class _Teller:
             self._tell(words)
 
 
-def _pods_of(api: KubernetesApi, body: Object, until: float) -> Iterator[list[Object]]:
-    """Return the pods of a TFCluster that are not kept for their logs, now and at each change."""
-    about = body["metadata"]
+def _wait_for_pods(
+    api: KubernetesApi, body: Object, until: float, tell: Callable[[str], None], missing: Callable[[list[Object]], str]
+) -> str:
+    """Wait until nothing is missing from the pods that are not kept for their logs; else return what is missing."""
+    about, say = body["metadata"], _Teller(tell)
     labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
-    return follow(api, Selection(PODS, about["namespace"], labels), until=until)
+    for pods in follow(api, Selection(PODS, about["namespace"], labels), until=until):
+        if not (words := missing(pods)):
+            return ""
+        say(words)
+    return say.last
 
 
 def wait_for_new_pods(
@@ -267,14 +262,14 @@ def wait_for_new_pods(
     tell: Callable[[str], None],
 ) -> None:
     """Wait until each of some tasks has a new pod that is ready or has ended with exit code 0."""
-    say = _Teller(tell)
-    for pods in _pods_of(api, body, float("inf") if timeout is None else time.monotonic() + timeout):
+
+    def missing(pods: list[Object]) -> str:
         works = {task_of(one) for one in pods if one["metadata"]["uid"] not in old.values() and _works(one)}
         left = sorted(task for task in old if task not in works)
-        if not left:
-            return
-        say(f"{few([str(task) for task in left])} not ready yet in a new pod")
-    raise WaitTimeoutError(f"{body['metadata']['name']}: within {timeout:g} s, {say.last}")
+        return f"{few(left)} not ready yet in a new pod" if left else ""
+
+    if left := _wait_for_pods(api, body, _end_of(timeout), tell, missing):
+        raise WaitTimeoutError(f"{body['metadata']['name']}: within {timeout:g} s, {left}")
 
 
 def _works(pod: Object) -> bool:
@@ -285,13 +280,12 @@ def _works(pod: Object) -> bool:
 
 def _await_no_pods(api: KubernetesApi, body: Object, until: float, tell: Callable[[str], None]) -> None:
     """Wait until the pods of a suspended TFCluster are deleted, because its status does not show that."""
-    say, left = _Teller(tell), list[str]()
-    try:
-        for pods in _pods_of(api, body, until):
-            left = sorted(one["metadata"]["name"] for one in pods if controller_of(one) == body["metadata"]["uid"])
-            if not left:
-                return
-            say(f"{len(left)} of its pods are not deleted yet")
-    except RefusedError:
-        return  # without permission to list pods, only the operator's status counts
-    raise WaitTimeoutError(f"{body['metadata']['name']} is suspended, but pods are not deleted yet: {', '.join(left)}")
+
+    def left(pods: list[Object]) -> str:
+        names = sorted(one["metadata"]["name"] for one in pods if controller_of(one) == body["metadata"]["uid"])
+        return f"pods are not deleted yet: {few(names)}" if names else ""
+
+    # Without permission to list pods, only the operator's status counts.
+    with contextlib.suppress(RefusedError):
+        if words := _wait_for_pods(api, body, until, tell, left):
+            raise WaitTimeoutError(f"{body['metadata']['name']} is suspended, but {words}")

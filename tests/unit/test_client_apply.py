@@ -8,7 +8,7 @@ import pytest
 from support.waiting import GUARD
 
 from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Selection
 
 
 def manifest(**jobs):
@@ -25,7 +25,7 @@ def test_objects_are_applied_listed_watched_and_read(client_world):
     with client_world.client() as client:
         since = client.api.list(TFCLUSTERS).version
         client.apply(manifest(worker={"replicas": 2}))
-        kind, body = next(client.api.watch(TFCLUSTERS, since=since))
+        kind, body = next(client.api.watch(Selection(TFCLUSTERS), since=since))
         assert (kind, body["metadata"]["name"]) == ("ADDED", "digits")
         client_world.await_condition("digits", "Ready")
         pods = sorted(one["metadata"]["name"] for one in client.api.list(PODS))

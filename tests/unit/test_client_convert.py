@@ -11,8 +11,9 @@ from support.tfjobs import REFUSED, TFJOBS
 
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.documents import convert_text
-from tfcluster.convert.tfjob import Outcome, leaves, spelled
+from tfcluster.convert.tfjob import Outcome, leaves
 from tfcluster.manifest.yaml import documents
+from tfcluster.terminal import spelled
 
 MAIN = {"name": "tensorflow", "image": "i"}
 

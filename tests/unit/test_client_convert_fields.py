@@ -14,7 +14,8 @@ import yaml
 from support.tfjob_map import FIELDS, field_of
 
 from tfcluster.convert.conversion import convert
-from tfcluster.convert.tfjob import Outcome, Path, spelled
+from tfcluster.convert.tfjob import Outcome, Path
+from tfcluster.terminal import spelled
 
 #: Every leaf outside of the PodSpec, with a value that it may have, by the field that it is in.
 GROUPS = yaml.safe_load("""

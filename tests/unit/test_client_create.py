@@ -130,10 +130,9 @@ def test_each_option_is_in_the_manifest():
         assert one["resources"] == {"requests": {"cpu": "2", "memory": "3Gi"}, "limits": limits}
         assert one["image"] == "train:1"
         assert one["env"] == [{"name": "A", "value": "b=c"}, {"name": "EMPTY", "value": ""}]
-        mounts = [(mount["mountPath"], mount.get("readOnly", False)) for mount in one["volumeMounts"]]
-        assert mounts == [("/data", False), ("/ro", True)]
-    claims = [one["persistentVolumeClaim"]["claimName"] for one in spec["jobs"]["ps"]["template"]["spec"]["volumes"]]
-    assert claims == ["claim", "other"]
+        assert [mount["mountPath"] for mount in one["volumeMounts"]] == ["/data", "/ro"]
+    claims = [one["persistentVolumeClaim"] for one in spec["jobs"]["ps"]["template"]["spec"]["volumes"]]
+    assert claims == [{"claimName": "claim"}, {"claimName": "other", "readOnly": True}]
 
 
 def test_restart_policy_is_that_of_the_program():

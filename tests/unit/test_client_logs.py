@@ -16,7 +16,7 @@ from unit.client_world import ClientWorld
 from tfcluster.errors import RefusedError, TFClusterError
 from tfcluster.kube.api import KubernetesApi
 from tfcluster.logs.reader import LogLine
-from tfcluster.logs.stream import Channel, LogFollowing, LogRequest
+from tfcluster.logs.stream import LogFollowing, LogRequest
 
 POD, SECOND_POD = "mnist-worker-0", "mnist-worker-1"
 
@@ -44,7 +44,7 @@ class Followed:
             self._over.set()
 
     def stop(self) -> None:
-        self._source.channel.close()
+        self._source.items.put(TFClusterError("the test is over"))
         self._thread.join(GUARD)
         self._api.close()
 
@@ -239,7 +239,7 @@ def test_following_closes_its_streams_and_respects_the_limit(client_world):
         assert next(lines).text == "one"
         lines.close()
     client_world.await_that(lambda: client_world.at_once(lambda: client_world.played.open) == 0)
-    names = ("log-of", "logs-of", "watch-")
+    names = ("log-of", "watch-")
     client_world.await_that(lambda: not [one for one in threading.enumerate() if one.name.startswith(names)])
 
 
@@ -259,18 +259,13 @@ def test_a_busy_task_does_not_silence_a_quiet_one(client_world):
     assert [line.text for batch in taken for line in batch if line.index == 1] == ["quiet"]
 
 
-def test_who_gives_lines_waits_until_they_are_taken():
-    channel = Channel()
-    line = [LogLine("worker", 0, "p", "c", "text", "")]
-    for _ in range(64):
-        assert channel.put(line)
-    giving = threading.Thread(target=channel.put, args=(line,), daemon=True)
-    giving.start()
-    giving.join(0.2)
-    assert giving.is_alive(), "lines that are not taken are kept without an end"
-    assert channel.take() == line
-    giving.join(GUARD)
-    assert not giving.is_alive()
-    channel.close()
-    assert not channel.put(line)
-    assert [channel.take() for _ in range(65)] == [line] * 64 + [None]
+def test_logs_wait_until_their_lines_are_taken(client_world):
+    client_world.launch("mnist", worker=1)
+    client_world.write(POD, *["x" * 1000] * 8_000)
+    with client_world.client() as client:
+        source = LogFollowing(client.api, "mnist", None, LogRequest((), follow=True), lambda _: None)
+        batches = source.batches()
+        next(batches)
+        client_world.await_that(source.items.full)
+        batches.close()
+    client_world.await_that(lambda: client_world.at_once(lambda: client_world.played.open) == 0)

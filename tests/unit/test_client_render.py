@@ -208,18 +208,6 @@ def test_one_task_is_its_pod_and_its_view():
     assert "It has no tasks." in empty.stderr
 
 
-def test_files_are_written_to_a_folder(tmp_path):
-    command = ("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir")
-    assert run(*command, str(tmp_path / "new")).stdout == ""
-    files = ("configmap-{}-worker", "networkpolicy-{}", "pod-{}-worker-0", "pod-{}-worker-1", "service-{}")
-    expected = [f"{file.format('digits-tf-config')}.yaml" for file in files]
-    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == expected
-    shown = run(*command, "/proc/nowhere")
-    assert shown.exit_code == 1
-    assert "/proc/nowhere" in shown.stderr
-    assert "cannot be written" in shown.stderr
-
-
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -246,14 +234,3 @@ def test_a_budget_and_the_isolation_are_shown():
     assert (budget["metadata"]["name"], budget["spec"]["minAvailable"]) == ("one-worker", 2)
     assert "NetworkPolicy" in rendered(cluster)[0].stdout
     assert "NetworkPolicy" not in rendered(cluster.spec(isolation={"mode": "None"}))[0].stdout
-
-
-@pytest.mark.parametrize("more", [[], ["--views"]])
-def test_clusters_of_one_name_in_two_namespaces_are_files_of_their_own(tmp_path, more):
-    both = [tfcluster("digits").job("worker").metadata(namespace=namespace).build() for namespace in "ab"]
-    options = ["--output-dir", str(tmp_path), *more]
-    shown = run("-f", "-", *options, stdin=yaml.safe_dump_all(both))
-    names = {one.name for one in tmp_path.iterdir()}
-    assert shown.stderr.endswith(f"{len(names)} files are in {tmp_path}.\n")
-    of_a, of_b = ({name[2:] for name in names if name.startswith(f"{namespace}-")} for namespace in "ab")
-    assert of_a == of_b

@@ -92,8 +92,8 @@ def test_a_later_one_of_the_name_is_not_touched(client_world):
 def test_one_that_does_not_become_ready_is_deleted(client_world):
     client_world.keep_unready("digits-worker-1")
     with client_world.client() as client:
-        with pytest.raises(ValueError, match="\"on_error\", not 'always'"):
-            client.running(DIGITS, keep="always")
+        with pytest.raises(ValueError, match="\"on_error\", not 'always'"), client.running(DIGITS, keep="always"):
+            raise AssertionError("the block must not begin")
         assert client.list() == [], "a misspelt word would decide about a deletion"
         with pytest.raises(WaitTimeoutError, match="did not become ready"), client.running(DIGITS, timeout=2):
             raise AssertionError("the block must not begin")

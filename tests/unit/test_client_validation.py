@@ -96,7 +96,7 @@ def test_all_problems_are_reported_in_line_order(tmp_path):
         ({"name": "a", "lables": {}}, "metadata.lables: this field does not exist: do you mean labels?"),
         ({"name": "a", "labels": {"x": 1}}, "metadata.labels.x: this must be a text, and is 1: put it in quotes"),
         ({"name": "a", "labels": {"x": "a b"}}, 'metadata.labels.x: "a b" is not a label'),
-        ({"name": "a", "annotations": {"a b": ""}}, "metadata.annotations.a b: this is not a key"),
+        ({"name": "a", "annotations": {"a b": ""}}, 'metadata.annotations["a b"]: this is not a key'),
         ({"name": "a", "annotations": ["x"]}, "metadata.annotations: this must be an object"),
         ("a", "metadata: this must be an object"),
         ({"name": "größe"}, 'metadata.name: "größe" cannot name a Service'),
@@ -117,7 +117,10 @@ def test_metadata_is_judged(metadata, problem):
             {"ports": [{"containerPort": 2**40}]},
             "containerPort: 1099511627776 is out of range: write a number from -21",
         ),
-        ({"resources": {"limits": {"example.com/gpu": 10**20}}}, "example.com/gpu: 100000000000000000000 is out of "),
+        (
+            {"resources": {"limits": {"example.com/gpu": 10**20}}},
+            '"example.com/gpu"]: 100000000000000000000 is out of ',
+        ),
         ({"resources": {"limits": {"example.com/gpu": -(2**64)}}}, "or put it in quotes"),
     ],
 )

@@ -24,13 +24,8 @@ def dry(function: _Function) -> _Function:
 
 def patience(function: _Function) -> _Function:
     """Add ``--timeout``; the command gets ``timeout`` in seconds, 0 for no limit."""
-    return click.option(
-        "--timeout",
-        type=seconds,
-        default="10m",
-        show_default=True,
-        help="The longest time to wait; 0 waits forever.",
-    )(function)
+    words = "The longest time to wait; 0 waits forever."
+    return click.option("--timeout", type=seconds, default="10m", show_default=True, help=words)(function)
 
 
 def waiting(words: str) -> None:
@@ -45,25 +40,25 @@ def done(words: str, body: Any, kind: Format, *, dry_run: bool) -> None:
         data(body, kind)
 
 
-def each(
-    client: Client,
+def _each(
     clusters: Sequence[str],
     change: Callable[..., Any],
     past: str,
-    kind: Format,
     *,
-    dry_run: bool,
-    goal: str,
+    client: Client,
+    wait: str,
     timeout: float,
+    dry_run: bool,
+    output: Format,
 ) -> None:
     """Change several TFClusters, and wait for them."""
     for name in clusters:
         before = f"{name}: " if len(clusters) > 1 else ""
         was = client.get(name)
         body = change(name, dry_run=dry_run, tell=_after(before, say))
-        done(f"{name} {past if body['spec'] != was['spec'] else 'unchanged'}", body, kind, dry_run=dry_run)
-    for name in clusters if goal else ():
-        client.wait(name, goal, timeout=timeout or None, tell=_after(f"{name}: ", waiting))
+        done(f"{name} {past if body['spec'] != was['spec'] else 'unchanged'}", body, output, dry_run=dry_run)
+    for name in clusters if wait and not dry_run else ():
+        client.wait(name, wait, timeout=timeout or None, tell=_after(f"{name}: ", waiting))
 
 
 def _after(before: str, tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -114,16 +109,13 @@ def scale_command(
     $ tfcluster suspend digits
     $ tfcluster suspend digits --wait --timeout 5m
 """)
-def suspend_command(
-    *, client: Client, clusters: tuple[str, ...], wait: bool, timeout: float, dry_run: bool, output: Format
-) -> None:
+def suspend_command(*, client: Client, clusters: tuple[str, ...], wait: bool, **options: Any) -> None:
     """Delete the pods of TFClusters and keep everything else.
 
     A suspended cluster keeps its name, Service, views and volumes, and does not use CPU, memory or GPUs. `tfcluster
     resume` starts it from the beginning: a program continues only from its own checkpoints on a volume.
     """
-    goal = "suspended" if wait and not dry_run else ""
-    each(client, clusters, client.suspend, "suspended", output, dry_run=dry_run, goal=goal, timeout=timeout)
+    _each(clusters, client.suspend, "suspended", client=client, wait="suspended" if wait else "", **options)
 
 
 @click.command()
@@ -133,16 +125,13 @@ def suspend_command(
     $ tfcluster resume digits
     $ tfcluster resume digits --wait --timeout 5m
 """)
-def resume_command(
-    *, client: Client, clusters: tuple[str, ...], wait: bool, timeout: float, dry_run: bool, output: Format
-) -> None:
+def resume_command(*, client: Client, clusters: tuple[str, ...], wait: bool, **options: Any) -> None:
     """Restart suspended TFClusters from the beginning.
 
     Every task runs again, also the completed ones; restarts and the deadline count from zero. A program continues only
     from its own checkpoints on a volume.
     """
-    goal = "ready" if wait and not dry_run else ""
-    each(client, clusters, client.resume, "resumed", output, dry_run=dry_run, goal=goal, timeout=timeout)
+    _each(clusters, client.resume, "resumed", client=client, wait="ready" if wait else "", **options)
 
 
 @click.command()

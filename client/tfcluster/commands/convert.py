@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.text import Text
 
 from tfcluster.commands import output
 from tfcluster.commands.options import api_of, examples, kubernetes
-from tfcluster.convert import report
-from tfcluster.convert.check import compare
+from tfcluster.convert.check import Comparison, compare
+from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.documents import Stream, convert_object, convert_text
-from tfcluster.convert.tfjob import Outcome
+from tfcluster.convert.tfjob import Outcome, Verdict
 from tfcluster.errors import ExitCode, ManifestError
 from tfcluster.kube.api import TFJOBS
+from tfcluster.terminal import few, spelled
+from tfcluster_operator.declaration import naming
 
 _STDIN: Final = "-"
+_SHOWN: Final = 8
+#: The headings, and the style of each; unchanged fields are only counted.
+_HEADINGS: Final = {
+    Outcome.REJECTED: ("Rejected", "bad"),
+    Outcome.LOSSY: ("Lost, and what to do", "waiting"),
+    Outcome.NOTED: ("To know", "name"),
+    Outcome.EXPLICIT: ("Written out, because the default of a TFCluster is another", "name"),
+}
 _REMOVE_FIRST: Final = (
     "Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names, and the TFCluster begins "
     "from the start or from the program's last checkpoint."
@@ -37,14 +48,7 @@ $ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
-    ctx: click.Context,
-    /,
-    *,
-    files: tuple[str, ...],
-    names: tuple[str, ...],
-    check: bool,
-    quiet: bool,
-    **place: Any,
+    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], check: bool, quiet: bool, **place: Any
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
@@ -60,7 +64,7 @@ def convert_command(
         streams += [(api.server, convert_object(api.get(TFJOBS, name))) for name in names]
     proved = True
     for name, stream in streams:
-        _tell(report.lines(stream, name, quiet=quiet))
+        _tell(_lines(stream, name, quiet=quiet))
         proved = _check(stream) and proved if check else proved
     for name in names:
         output.say(_REMOVE_FIRST.format(name=name))
@@ -83,24 +87,87 @@ def _read(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
-        raise ManifestError(
-            f"{file}: {error.strerror}", hint="Name a file with -f, or - for standard input."
-        ) from error
+        hint = "Name a file with -f, or - for standard input."
+        raise ManifestError(f"{file}: {error.strerror}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{_shown(file)} is not UTF-8 text", hint="Save it as UTF-8 first.") from error
 
 
-def _tell(lines: Iterator[report.Line]) -> None:
+def _tell(lines: Iterable[Text]) -> None:
     for line in lines:
-        output.console(err=True).print(output.styled(line.text, line.style))
+        output.console(err=True).print(line)
 
 
 def _check(stream: Stream) -> bool:
-    proved = True
+    found = [compare(one.job, one.cluster) for one in stream.conversions if one.cluster is not None]
+    for comparison in found:
+        _tell(_checked(comparison))
+    return all(comparison.proves for comparison in found)
+
+
+def _lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Text]:
     for conversion in stream.conversions:
-        if conversion.cluster is None:
+        yield from _of_one(conversion, name, quiet=quiet)
+    if stream.beside:
+        yield output.styled(f"{name}: beside the TFJobs, unchanged, and what to do", "waiting")
+        yield from (output.styled(f"  {words}") for words in stream.beside)
+
+
+def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:
+    grave = (Outcome.REJECTED, Outcome.LOSSY)
+    if quiet and not conversion.of(*grave):
+        return
+    result = f"{naming.KIND} {conversion.job.name}" if conversion.cluster is not None else "nothing"
+    yield output.styled(f"{name}: TFJob {conversion.job.name} → {result}", "name")
+    for outcome, (heading, style) in _HEADINGS.items():
+        # If a field is rejected, only the rejections matter: the manifest must change first.
+        if (quiet or conversion.cluster is None) and outcome not in grave:
             continue
-        comparison = compare(conversion.job, conversion.cluster)
-        proved = comparison.proves and proved
-        _tell(report.checked(comparison))
-    return proved
+        if told := list(_grouped(conversion.of(outcome))):
+            yield output.styled(f"  {heading}:", style)
+            yield from (output.styled(f"    {words}") for words in told)
+    if quiet or conversion.cluster is None:
+        return
+    if left_out := conversion.of(Outcome.LEFT_OUT):
+        yield output.styled(f"  Left out without a loss: {', '.join(spelled(one.path) for one in left_out)}.")
+    yield output.styled(f"  Carried over as they are: {len(conversion.of(Outcome.SAME))} fields.")
+
+
+def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """Group fields with the same remark, and list all of them."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in verdicts:
+        paths = groups.setdefault((one.words, one.target), [])
+        if (path := spelled(one.path)) not in paths:
+            paths.append(path)
+    for (words, target), paths in groups.items():
+        where = " → ".join(part for part in (", ".join(paths), target) if part)
+        yield f"{where}: {words}" if words else where
+
+
+def _checked(comparison: Comparison) -> Iterator[Text]:
+    if not comparison.told:
+        yield output.styled("  Check: neither sets TF_CONFIG, since there is a single replica.", "good")
+        return
+    unwanted = [one for one in comparison.differences if not one.wanted]
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.differences:
+        if one.wanted:
+            wanted.setdefault((one.words, one.wanted), []).append(one.task)
+    if unwanted:
+        yield output.styled("  Check: TF_CONFIG would differ:", "bad")
+        yield from (output.styled(f"    {one.task}: {one.words}") for one in unwanted[:_SHOWN])
+        yield from _more(len(unwanted))
+    else:
+        same = "the same ClusterSpec" + (", but for defects of TFJob" if wanted else "")
+        yield output.styled(
+            f"  Check: {comparison.replicas} replicas find {same}; only the domain of addresses differs.", "good"
+        )
+    for (words, why), tasks in list(wanted.items())[:_SHOWN]:
+        yield output.styled(f"    {few(tasks, 4)}: {words}: wanted ({why})")
+    yield from _more(len(wanted))
+
+
+def _more(count: int) -> Iterator[Text]:
+    if count > _SHOWN:
+        yield output.styled(f"    and {count - _SHOWN} more like these")

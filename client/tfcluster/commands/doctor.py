@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import click
+from rich.text import Text
 
 import tfcluster_resolver
 from tfcluster.client import Client
 from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, output, place
+from tfcluster.doctor.checks import Check, Unknown, document_of, what_to_do, worst
+from tfcluster.doctor.diagnosis import diagnose
+from tfcluster.doctor.facts import operators_of
 from tfcluster.errors import ExitCode
-
-if TYPE_CHECKING:
-    from tfcluster.doctor.checks import Check
+from tfcluster.status.text import Paper, wrap
 
 _STYLES = {"ok": "good", "warning": "waiting", "failed": "bad", "unknown": "off"}
 
@@ -39,9 +38,6 @@ def doctor_command(*, client: Client, name: str | None, output: Format) -> None:
 
     The exit code is 0, and 1 if a check has failed.
     """
-    from tfcluster.doctor.checks import document_of, what_to_do, worst
-    from tfcluster.doctor.diagnosis import diagnose
-
     parameters = click.get_current_context().params
     local = bool(parameters.get("local") or parameters.get("session"))
     checks: list[Check] = []
@@ -50,7 +46,8 @@ def doctor_command(*, client: Client, name: str | None, output: Format) -> None:
         for check in found:
             checks.append(check)
             _print(check)
-        _advise(what_to_do(checks))
+        for number, remedy in enumerate(what_to_do(checks), 1):
+            click.echo(("\nWhat to do:\n" if number == 1 else "") + f"  {number}. {remedy}")
     else:
         checks = list(found)
         printing.data(document_of(checks), output)
@@ -59,26 +56,12 @@ def doctor_command(*, client: Client, name: str | None, output: Format) -> None:
 
 
 def _print(check: Check) -> None:
-    from rich.text import Text
-
-    from tfcluster.status.text import Paper, wrap
-
     console = printing.console()
     paper = Paper(console.width if printing.is_terminal() else None)
     first, *more = wrap(Text(f"{check.name}: {check.message}"), paper, " " * 10)
     first = Text.assemble((f"{check.verdict:10}", printing.STYLES[_STYLES[check.verdict]]), first[10:])
     for line in (first, *more):
         console.print(line)
-
-
-def _advise(remedies: Sequence[str]) -> None:
-    if not remedies:
-        return
-    console = printing.console()
-    console.print()
-    console.print(printing.styled("What to do:", "name"))
-    for number, remedy in enumerate(remedies, 1):
-        console.print(f"  {number}. {remedy}")
 
 
 @click.command()
@@ -88,9 +71,6 @@ def _advise(remedies: Sequence[str]) -> None:
 """)
 def version_command(*, client: Client) -> None:
     """Print the versions of the client and of the operator in the cluster."""
-    from tfcluster.doctor.checks import Unknown
-    from tfcluster.doctor.facts import operators_of
-
     click.echo(f"client: {tfcluster_resolver.__version__}")
     operators, everywhere = operators_of(client.api)
     found = () if isinstance(operators, Unknown) else operators

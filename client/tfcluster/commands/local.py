@@ -75,7 +75,7 @@ def run_command(
     from tfcluster.local.environment import PathMapping
     from tfcluster.local.run import Options, run
 
-    mapped = [PathMapping(there, here) for there, here in map(_mapping, maps)]
+    mapped = [PathMapping(*_mapping(one)) for one in maps]
     programs = dict(map(_entry_point, entry_points))
     objects = manifest.load(files, say)
     manifest.check_programs(objects, programs)
@@ -89,7 +89,7 @@ def run_command(
         timeout=timeout or None,
         quiet=quiet,
     )
-    sys.exit(run(options).code)
+    sys.exit(run(options))
 
 
 @local_command.command("list")
@@ -99,16 +99,10 @@ def list_command(*, output: Format) -> None:
     """List the runs on this machine, and the volumes that earlier runs left."""
     from tfcluster.local import session
 
-    found: list[dict[str, Any]] = [
-        {
-            "name": one.name,
-            "running": one.runs,
-            **one.about(),
-            "folder": str(one.folder),
-            "volumes": list(map(str, one.claims)),
-        }
-        for one in session.known()
-    ]
+    found: list[dict[str, Any]] = []
+    for own in session.known():
+        about = {"name": own.name, "running": own.runs, **own.about(), "folder": str(own.folder)}
+        found.append({**about, "volumes": list(map(str, own.claims))})
     found = [one for one in found if one["running"] or one["volumes"]]
     if output != "table":
         data(found, output)

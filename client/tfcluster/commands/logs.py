@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.text import Text
 
 from tfcluster.client import Client
-from tfcluster.commands import output
 from tfcluster.commands import output as printing
+from tfcluster.commands.change import patience, waiting
 from tfcluster.commands.options import ClusterName, Format, TaskName, examples, place, seconds
 from tfcluster.commands.options import output as output_option
+from tfcluster.events import Event
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.tasks import names_one, spell
 from tfcluster.terminal import wants_colour
-
-if TYPE_CHECKING:
-    from tfcluster.events import Event
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
@@ -84,7 +81,7 @@ def logs_command(
     coloured = wants_colour(sys.stdout)
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer
-    for batch in log_batches(client.api, name, None, request, output.say):
+    for batch in log_batches(client.api, name, None, request, printing.say):
         stream.write(b"".join(map(printed.line, batch)))
         stream.flush()
 
@@ -97,7 +94,6 @@ class _Printed:
         self._width = 0
 
     def line(self, line: LogLine) -> bytes:
-        """Format a line, with its newline."""
         start = self._start(line) if self._prefix else ""
         if self._timestamps and line.timestamp:
             start += f"{line.timestamp} "
@@ -141,10 +137,9 @@ def events_command(*, client: Client, name: str, follow: bool, warnings: bool, o
     found = client.events(name, follow=follow)
     chosen = (one for one in found if not warnings or one.type != "Normal")
     if output != "table":
-        _data(chosen, output, follow=follow)
-        return
-    number = _print(chosen)
-    if not number:
+        documents = map(_document, chosen)
+        printing.each(documents, output) if follow else printing.data([*documents], output)
+    elif not _print(chosen):
         words = "no warning" if warnings else "no event"
         printing.say(
             f"There is {words} of {name}: Kubernetes keeps events for an hour. Its state: tfcluster status {name}."
@@ -156,31 +151,10 @@ def _print(events: Iterable[Event]) -> int:
     for one in events:
         number += 1
         times = f" (×{one.count})" if one.count > 1 else ""  # noqa: RUF001 - the sign of multiplication
-        warns = one.type != "Normal"
-        console.print(
-            Text.assemble(
-                (_time(one.time), "dim"),
-                "  ",
-                (f"{one.about or 'cluster':<12}", "bold"),
-                "  ",
-                (f"{one.reason}{times}", "yellow" if warns else ""),
-                "  ",
-                one.message,
-            )
-        )
+        style = "yellow" if one.type != "Normal" else ""
+        line = Text.assemble((_time(one.time), "dim"), "  ", (f"{one.about or 'cluster':<12}", "bold"), "  ")
+        console.print(line.append(f"{one.reason}{times}", style).append(f"  {one.message}"))
     return number
-
-
-def _data(events: Iterable[Event], kind: Format, *, follow: bool) -> None:
-    if not follow:
-        printing.data([_document(one) for one in events], kind)
-        return
-    for one in events:
-        if kind == "json":
-            click.echo(json.dumps(_document(one), ensure_ascii=False))
-        else:
-            click.echo("---")
-            printing.data(_document(one), kind)
 
 
 def _document(event: Event) -> dict[str, Any]:
@@ -196,9 +170,7 @@ def _time(seconds: float) -> str:
 @click.command()
 @click.argument("name", type=ClusterName())
 @click.option("--for", "goal", default="ready", show_default=True, metavar="GOAL", help="The goal, see above.")
-@click.option(
-    "--timeout", type=seconds, default="10m", show_default=True, help="The longest time to wait; 0 waits forever."
-)
+@patience
 @place
 @examples("""
     $ tfcluster wait digits
@@ -214,10 +186,10 @@ def wait_command(client: Client, name: str, goal: str, timeout: float) -> None:
     time-out.
     """
     try:
-        found = client.wait(name, goal, timeout=timeout or None, tell=lambda words: output.say(f"waiting: {words}"))
+        found = client.wait(name, goal, timeout=timeout or None, tell=waiting)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
-    output.say(f"{name} is {_state(goal, found)}")
+    printing.say(f"{name} is {_state(goal, found)}")
 
 
 def _state(goal: str, body: dict[str, Any] | None) -> str:

@@ -19,7 +19,7 @@ from tfcluster.errors import ConflictError, ManifestError
 from tfcluster.kube.api import TFCLUSTERS
 
 if TYPE_CHECKING:
-    from tfcluster.manifest.recipes import Comments, Mount, Program, Recipe
+    from tfcluster.manifest.recipes import Comments, Program, Recipe
 
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: A valid key of a ConfigMap.
@@ -36,16 +36,15 @@ def _read_variables(ctx: click.Context, param: click.Parameter, values: tuple[st
     return found
 
 
-def _read_mounts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Mount]:
-    from tfcluster.manifest.recipes import Mount
-
-    found = []
+def _read_mounts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
     for value in values:
         claim, _, rest = value.partition(":")
         path, colon, how = rest.partition(":")
         if not claim or not PurePosixPath(path).is_absolute() or (colon and how != "ro"):
             raise click.BadParameter(f"write CLAIM:/PATH or CLAIM:/PATH:ro, not {value}", ctx, param)
-        found.append(Mount(claim, path, read_only=how == "ro"))
+        source = {"claimName": claim, **({"readOnly": True} if how == "ro" else {})}
+        found.append((path, {"persistentVolumeClaim": source}))
     return found
 
 
@@ -226,7 +225,6 @@ def apply_command(
     Other objects in the files, such as ConfigMaps and volumes, are applied first. This is server-side apply: fields
     that the file does not name are not changed. `tfcluster diff` shows what an edit would do to pods.
     """
-    from tfcluster.commands.output import data, say
     from tfcluster.local.manifest import playable
     from tfcluster.local.session import is_of_a_run
     from tfcluster.manifest.files import read

@@ -6,10 +6,11 @@ Completion must not block the shell: it waits briefly, and returns no candidates
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -25,19 +26,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Format = Literal["table", "json", "yaml"]
 
-
 _PLACE: Final = ("namespace", "context", "kubeconfig", "local", "session")
 
 
 def place(function: _Function) -> _Function:
     """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
 
+    @functools.wraps(function)  # it keeps the options and arguments that are declared below the decorator
     def with_client(*, connect: Callable[[], Client], namespace: str | None, **arguments: Any) -> Any:
         del namespace
         with connect() as client:
             return function(client=client, **arguments)
 
-    return place_if_needed(_like(function, with_client))
+    return place_if_needed(with_client)  # type: ignore[return-value]  # click's decorators keep the function
 
 
 def place_if_needed(function: _Function) -> _Function:
@@ -46,6 +47,7 @@ def place_if_needed(function: _Function) -> _Function:
     The command gets ``connect``, which returns a Client that must be closed, and ``namespace``, or None.
     """
 
+    @functools.wraps(function)
     def with_connect(**arguments: Any) -> Any:
         from tfcluster.client import Client
 
@@ -54,7 +56,7 @@ def place_if_needed(function: _Function) -> _Function:
 
     session = click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if there are several.")
     local = click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine.")
-    return kubernetes(local(session(_like(function, with_connect))))
+    return kubernetes(local(session(with_connect)))  # type: ignore[return-value]  # likewise
 
 
 def kubernetes(function: _Function) -> _Function:
@@ -66,14 +68,6 @@ def kubernetes(function: _Function) -> _Function:
     ):
         function = option(function)
     return function
-
-
-def _like(function: _Function, wrapped: Any) -> _Function:
-    wrapped.__name__ = function.__name__
-    wrapped.__doc__ = function.__doc__
-    # Options and arguments that are declared below the decorator must be kept.
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])
-    return wrapped  # type: ignore[no-any-return]  # click's decorators keep the function
 
 
 def api_of(
@@ -171,19 +165,13 @@ class ClusterName(click.ParamType[str]):
 
 
 class TaskName(click.ParamType[str]):
-    """A task as JOB-INDEX or JOB/INDEX, such as ``worker-0``; the command gets the word.
-
-    It completes the tasks of the TFCluster in the argument ``name``, or of the manifests in the option ``files``.
-    """
-
-    name = "JOB-INDEX"
+    """A task, such as ``worker-0``, of the TFCluster in ``name`` or of the manifests in ``files``."""
 
     def __init__(self, *, jobs: bool = False) -> None:
         self._jobs = jobs
         self.name = "JOB[-INDEX]" if jobs else "JOB-INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read the argument; fails as click does."""
         word = str(value)
         if names_one(word) or (self._jobs and word and "/" not in word):
             return word
@@ -191,18 +179,11 @@ class TaskName(click.ParamType[str]):
         return self.fail(f"write {wanted}, not {value}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the tasks and jobs that begin with the typed text."""
         del param
         replicas = _soon(lambda: _replicas(ctx)) or {}
-        found = [one for one in _spellings(replicas, jobs=self._jobs) if one.startswith(incomplete)]
-        return [CompletionItem(one) for one in found[:_MOST_TASKS]]
-
-
-def _spellings(replicas: Mapping[str, int], *, jobs: bool) -> Iterator[str]:
-    if jobs:
-        yield from sorted(replicas)
-    for job in sorted(replicas):
-        yield from (spell(job, index) for index in range(replicas[job]))
+        tasks = [spell(job, index) for job in sorted(replicas) for index in range(replicas[job])]
+        words = [*sorted(replicas), *tasks] if self._jobs else tasks
+        return [CompletionItem(one) for one in words if one.startswith(incomplete)][:_MOST_TASKS]
 
 
 def _soon(ask: Callable[[], _Found]) -> _Found | None:
@@ -241,5 +222,4 @@ def _replicas(ctx: click.Context) -> Mapping[str, int]:
 def _client(ctx: click.Context) -> Any:
     from tfcluster.client import Client
 
-    chosen = ("namespace", "context", "kubeconfig", "local", "session")
-    return Client(api_of(**{name: ctx.params[name] for name in chosen if ctx.params.get(name)}))
+    return Client(api_of(**{name: ctx.params[name] for name in _PLACE if ctx.params.get(name)}))

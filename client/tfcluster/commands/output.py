@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from tfcluster.errors import TFClusterError
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import printable
 
@@ -45,13 +44,14 @@ def data(document: Any, kind: str) -> None:
         click.echo(write(document), nl=False)
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a file and create its folders; raises TFClusterError if that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TFClusterError(f"{path} cannot be written: {error.strerror or error}") from error
+def each(documents: Iterable[Any], kind: str) -> None:
+    """Print documents as they come: JSON one a line, YAML each after a separator."""
+    for document in documents:
+        if kind == "json":
+            click.echo(json.dumps(document, ensure_ascii=False))
+        else:
+            click.echo("---")
+            data(document, kind)
 
 
 def say(words: str) -> None:
@@ -59,7 +59,7 @@ def say(words: str) -> None:
     click.echo(printable(words), err=True)
 
 
-def styled(words: str, style: str) -> Text:
+def styled(words: str, style: str = "plain") -> Text:
     return Text(words, style=STYLES[style])
 
 

@@ -120,7 +120,6 @@ def _began(bound: Sequence[Forward], *, open_: bool) -> None:
 
 
 def _await_port(port: int) -> None:
-    """Wait until kubectl listens."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         try:

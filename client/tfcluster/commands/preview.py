@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from tfcluster.commands import options
 from tfcluster.commands.options import ClusterName, TaskName
-from tfcluster.commands.output import console, data, say, styled, write_file
+from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
-from tfcluster.terminal import count
+from tfcluster.terminal import brief, count
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,11 +32,9 @@ if TYPE_CHECKING:
 @click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
 @click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
 @click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
 @options.examples("""
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views --task worker-0
-    $ tfcluster render -f digits.yaml --output-dir objects
 """)
 def render_command(
     *,
@@ -49,7 +44,6 @@ def render_command(
     views: bool,
     task: str | None,
     resolver: bool,
-    output_dir: Path | None,
 ) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
@@ -58,6 +52,7 @@ def render_command(
     """
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
+    from tfcluster.manifest.yaml import write
     from tfcluster.preview.render import only_of, render
 
     documents: list[dict[str, Any]] = []
@@ -72,66 +67,30 @@ def render_command(
         if not views:
             copy = (cluster.namespace, rendered.resolver)
             shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
-            if copy not in told and len(shown) < len(rendered.objects):
-                # All clusters of a namespace share it.
-                told.add(copy)
-                if resolver:
-                    shown = [*rendered.objects]
-                else:
-                    say(
-                        f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
-                        "An operator of another version makes one of its own."
-                    )
-            documents += shown
+            # All clusters of a namespace share it.
+            first = copy not in told and len(shown) < len(rendered.objects)
+            told.add(copy)
+            documents += rendered.objects if first and resolver else shown
+            if first and not resolver:
+                say(
+                    f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
+                    "An operator of another version makes one of its own."
+                )
         if views or task is not None:
             documents += [_view_document(cluster.name, one) for one in rendered.views]
-    if output_dir is not None:
-        _write(documents, output_dir, output)
-    elif output == "json":
-        data(documents[0] if task is not None and len(documents) == 1 else _listed(documents, views=views), "json")
+    if output == "yaml":
+        click.echo("".join("---\n" + write(document, width=120) for document in documents), nl=False)
+    elif task is not None and len(documents) == 1:
+        data(documents[0], "json")
     else:
-        click.echo("".join(_as_yaml(document) for document in documents), nl=False)
+        data({"views": documents} if views else {"apiVersion": "v1", "kind": "List", "items": documents}, "json")
 
 
 def _view_document(cluster: str, seen: TaskView) -> dict[str, Any]:
-    from tfcluster.tasks import spell
     from tfcluster_resolver import contract
 
     tasks = [spell(seen.job, index) for index in seen.tasks]
     return {"cluster": cluster, "tasks": tasks, "file": seen.file, "view": json.loads(contract.dump(seen.view))}
-
-
-def _listed(documents: list[dict[str, Any]], *, views: bool) -> Mapping[str, Any]:
-    if views:
-        return {"views": documents}
-    return {"apiVersion": "v1", "kind": "List", "items": documents}
-
-
-def _as_yaml(document: Mapping[str, Any]) -> str:
-    from tfcluster.manifest.yaml import write
-
-    return "---\n" + write(document, width=120)
-
-
-def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
-    found = [*_names(documents)]
-    if twice := sorted(name for name, number in Counter(found).items() if number > 1):
-        raise ManifestError("two objects would be one file; render them one by one, or rename a TFCluster:", twice)
-    for name, document in zip(found, documents, strict=True):
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
-        write_file(folder / f"{name}.{output}", text)
-    say(f"{len(found)} files are in {folder}.")
-
-
-def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
-    namespaces = [(document.get("metadata") or document["view"]["cluster"])["namespace"] for document in documents]
-    several = len({*namespaces}) > 1
-    for document, namespace in zip(documents, namespaces, strict=True):
-        if "kind" in document:
-            stem = f"{document['kind'].lower()}-{document['metadata']['name']}"
-        else:
-            stem = f"view-{document['cluster']}-{document['tasks'][0]}"
-        yield f"{namespace}-{stem}" if several else stem
 
 
 @click.command()
@@ -205,14 +164,13 @@ def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...
         ctx.exit(ExitCode.DIFFERS)
 
 
-_SIGNS: Final = {"create": ("+", "good"), "replace": ("~", "waiting"), "change": ("~", "waiting")}
-_SIGNS_OF_ENDS: Final = {"delete": ("-", "bad"), "keep": (" ", "off")}
-_DONE: Final = {
-    "create": "created",
-    "replace": "replaced",
-    "change": "changed",
-    "delete": "deleted",
-    "keep": "of an older template",
+#: By what is done: the sign of a line, its style, and the word for it.
+_SIGNS: Final = {
+    "create": ("+", "good", "created"),
+    "replace": ("~", "waiting", "replaced"),
+    "change": ("~", "waiting", "changed"),
+    "delete": ("-", "bad", "deleted"),
+    "keep": (" ", "off", "of an older template"),
 }
 
 
@@ -220,23 +178,19 @@ def _lines(edit: Edit) -> Iterator[Text]:
     from tfcluster.preview.diff import spell_tasks
 
     where = f"{edit.namespace}/{edit.name}"
-    if not edit.exists:
-        yield styled(f"{where} is new", "name")
-    elif not edit.fields:
-        yield styled(f"{where}: nothing differs", "name")
-    else:
-        yield styled(f"{where}: {count(len(edit.fields), 'field')} would change", "name")
+    change = f"{count(len(edit.fields), 'field')} would change" if edit.fields else "nothing differs"
+    yield styled(f"{where}: {change}" if edit.exists else f"{where} is new", "name")
     for field in edit.fields:
         yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
     for pods in edit.pods:
-        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[pods.what]
-        tasks = spell_tasks(tuple((pods.job, index) for index in pods.tasks))
+        sign, style, done = _SIGNS[pods.what]
+        tasks = spell_tasks((pods.job, index) for index in pods.tasks)
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
-        yield _line(sign, style, f"{tasks} {are} {_DONE[pods.what]}" + (f": {why}" if why else ""))
+        yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))
     for one in edit.objects:
-        sign, style = (_SIGNS | _SIGNS_OF_ENDS)[one.what]
-        yield _line(sign, style, f"{one.kind} {one.name} is {_DONE[one.what]}")
+        sign, style, done = _SIGNS[one.what]
+        yield _line(sign, style, f"{one.kind} {one.name} is {done}")
     for note in edit.notes:
         yield _line("!", "bad", note)
 
@@ -246,12 +200,7 @@ def _line(sign: str, style: str, words: str) -> Text:
 
 
 def _value(value: Any) -> str:
-    import json
-
-    if value is None:
-        return "nothing"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return "nothing" if value is None else brief(value, 80)
 
 
 def _edit_document(edit: Edit) -> dict[str, Any]:
@@ -306,7 +255,7 @@ def matrix_command(
         return
     grid = grid_of(membership, most=_MOST)
     if grid is not None:
-        click.echo("\n".join(grid_lines(grid, fancy=_knows_unicode())) + "\n")
+        click.echo("\n".join(grid_lines(grid, fancy=console().encoding.startswith("utf"))) + "\n")
     click.echo(matrix.as_text(membership, whole=True))
     for note in _notes(cluster):
         click.echo(note)
@@ -320,7 +269,6 @@ def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
 
 
 def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
-    from tfcluster.errors import ManifestError
     from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 
     with connect() as client:
@@ -331,6 +279,13 @@ def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
         raise ManifestError(f"the operator cannot use {name}:", error.problems) from error
 
 
+_ISOLATION: Final = {
+    "None": "No isolation: every pod in the network can reach every task.",
+    "Cluster": "Isolation Cluster: only pods of this cluster can reach a task.",
+    "DeviceFilters": "Isolation DeviceFilters: tasks can reach each other if one sees the other.",
+}
+
+
 def _notes(cluster: TFCluster) -> Iterator[str]:
     from tfcluster_operator.declaration.spec import EVALUATOR
 
@@ -338,17 +293,6 @@ def _notes(cluster: TFCluster) -> Iterator[str]:
     if evaluator is not None:
         seen = f"sees what {', '.join(evaluator.filters)} show" if evaluator.filters else "sees every task"
         yield f"The evaluator {seen}, and no task sees it: it is in no ClusterSpec."
-    match cluster.isolation.mode:
-        case "None":
-            yield "No isolation: every pod in the network can reach every task."
-        case "Cluster":
-            yield "Isolation Cluster: only pods of this cluster can reach a task."
-        case _:
-            yield "Isolation DeviceFilters: tasks can reach each other if one sees the other."
+    yield _ISOLATION[cluster.isolation.mode]
     if cluster.isolation.mode != "None" and cluster.isolation.allow_from:
         yield "spec.isolation.allowFrom also allows others."
-
-
-def _knows_unicode() -> bool:
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    return encoding.lower().replace("-", "").startswith("utf")

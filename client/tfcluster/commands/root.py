@@ -15,7 +15,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 import tfcluster_resolver
 from tfcluster.commands.options import examples, kubernetes
 from tfcluster.errors import ExitCode, TFClusterError
-from tfcluster.terminal import wants_colour
+from tfcluster.terminal import printable, wants_colour
 
 #: The commands in a natural order of use, with their summaries: `tfcluster --help` does not import the commands.
 COMMANDS: Final = {
@@ -108,8 +108,6 @@ def _told() -> Iterator[None]:
         yield
     except TFClusterError as error:
         # The message quotes the API server, and so texts of other users: control characters are removed.
-        from tfcluster.terminal import printable
-
         click.secho(printable(f"Error: {error}"), err=True, fg="red" if wants_colour(sys.stderr) else None)
         if error.hint:
             click.echo(printable(error.hint), err=True)
@@ -147,7 +145,6 @@ _HOW = {
 
 
 def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
-    """Complete a command line."""
     *before, last = words or [""]
     completing = ShellComplete(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE")
     found = completing.get_completions(list(before), last)

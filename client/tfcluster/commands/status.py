@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import click
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
 from tfcluster.client import Client
 from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, place
 from tfcluster.commands.options import output as output_option
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from tfcluster.status.picture import Picture
-    from tfcluster.status.text import Paper
+from tfcluster.status import load
+from tfcluster.status.picture import Picture, TaskPicture
+from tfcluster.status.text import UNFOLDED, Paper, draw, draw_list
+from tfcluster_operator.declaration.ledger import timestamp
 
 
 @click.command()
@@ -54,15 +56,18 @@ def status_command(
         raise click.UsageError("leave out NAME or -A: a name is looked for in one namespace")
     namespace = "" if all_namespaces else None
     if watch:
-        _follow(_watched_all(client, namespace) if name is None else _watched(client, name, all_tasks), output)
+        seen: Iterator[_Shown]
+        if name is None:
+            seen = (_of_all(*one, namespace) for one in load.watch_all(client.api, namespace, tick=_tick()))
+        else:
+            seen = _watched(client, name, all_tasks)
+        _follow(seen, output)
         return
-    from tfcluster.status import load
-
     if name is not None:
         shown = _of_one(load.look(client.api, name)[1], all_tasks)
     else:
-        pictures = load.look_at_all(client.api, namespace)
-        shown = _of_all(pictures, namespace)
+        pictures = load.pictures_of(client.list(namespace))
+        shown = _of_all(pictures, "", namespace)
         if not pictures and output == "table":
             where = f"in namespace {client.namespace}" if namespace is None else "in any namespace"
             printing.say(f"No TFCluster found {where}. Create one with `tfcluster create`.")
@@ -80,38 +85,75 @@ class _Shown(NamedTuple):
     lines: list[Text]
 
 
+# The documents of -o json and yaml: their keys are stable, new ones can be added.
+
+
+def _document(picture: Picture) -> dict[str, Any]:
+    return {
+        **_row(picture),
+        "notices": list(picture.standing.notices),
+        "gaps": list(picture.gaps),
+        "tasks": [_task(task) for task in picture.tasks()],
+    }
+
+
+def _row(picture: Picture) -> dict[str, Any]:
+    """Return a cluster as an item of the list; ``status`` is that of the API."""
+    return {
+        "metadata": {
+            "name": picture.name,
+            "namespace": picture.namespace,
+            "generation": picture.generation,
+            "creationTimestamp": _time(picture.created),
+        },
+        "state": picture.standing.state,
+        "reason": picture.standing.reason,
+        "message": picture.standing.message,
+        "status": {key: value for key, value in picture.status.items() if key != "internal"},
+    }
+
+
+def _task(task: TaskPicture) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "job": task.job,
+        "index": task.index,
+        "state": task.state,
+        "message": task.cause,
+        "podName": task.pod or None,
+        "nodeName": task.node or None,
+        "phase": task.phase or None,
+        "creationTimestamp": _time(task.since),
+        "restarts": task.restarts,
+        "devices": {name: asdict(one) for name, one in sorted(task.devices.items())},
+        "view": task.view or None,
+        "outdated": task.outdated,
+        "keptPods": list(task.kept),
+        "nextRetryTime": _time(task.next_try),
+    }
+
+
+def _time(seconds: float) -> str | None:
+    return timestamp(seconds) if seconds else None
+
+
 def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
-    from tfcluster.status.document import document_of
-    from tfcluster.status.text import UNFOLDED, draw
-
     lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
-    return _Shown(document_of(picture), lines)
+    return _Shown(_document(picture), lines)
 
 
-def _of_all(pictures: Sequence[Picture], namespace: str | None, trouble: str = "") -> _Shown:
-    from tfcluster.status.document import row_of
-    from tfcluster.status.text import draw_list
-
+def _of_all(pictures: Sequence[Picture], trouble: str, namespace: str | None) -> _Shown:
     lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
-    return _Shown({"items": [row_of(one) for one in pictures]}, lines)
+    return _Shown({"items": [_row(one) for one in pictures]}, lines)
 
 
 def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
-    from tfcluster.status import load
-
     for picture in load.watch(client.api, name, tick=_tick()):
         if picture is None:
             printing.say(f"TFCluster {name} was deleted.")
             return
         yield _of_one(picture, all_tasks)
-
-
-def _watched_all(client: Client, namespace: str | None) -> Iterator[_Shown]:
-    from tfcluster.status import load
-
-    for pictures, trouble in load.watch_all(client.api, namespace, tick=_tick()):
-        yield _of_all(pictures, namespace, trouble)
 
 
 def _tick() -> float | None:
@@ -121,15 +163,7 @@ def _tick() -> float | None:
 
 def _follow(seen: Iterator[_Shown], kind: Format) -> None:
     if kind != "table":
-        last: Any = None
-        for shown in seen:
-            if shown.document != last:
-                last = shown.document
-                if kind == "json":
-                    click.echo(json.dumps(last, ensure_ascii=False))
-                else:
-                    click.echo("---")
-                    printing.data(last, kind)
+        printing.each((document for document, _ in groupby(shown.document for shown in seen)), kind)
     elif printing.is_terminal():
         _live(seen)
     else:
@@ -140,9 +174,6 @@ def _follow(seen: Iterator[_Shown], kind: Format) -> None:
 
 
 def _live(seen: Iterator[_Shown]) -> None:
-    from rich.console import Group
-    from rich.live import Live
-
     # Lines are cut to the width already; a console with soft wrapping would miscount them.
     screen = printing.console()
     screen.soft_wrap = False
@@ -152,7 +183,5 @@ def _live(seen: Iterator[_Shown]) -> None:
 
 
 def _paper() -> Paper:
-    from tfcluster.status.text import Paper
-
     console = printing.console()
     return Paper(console.width if printing.is_terminal() else None, fancy=console.encoding.startswith("utf"))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import TFJob
 from tfcluster.manifest.validate import complete
+from tfcluster.tasks import spell
 from tfcluster.terminal import few
 from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.declaration.spec import EVALUATOR, Task
@@ -64,20 +65,16 @@ def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dic
 
 
 def by_tfcluster(document: Mapping[str, Any]) -> Told:
-    return {task: None if text is None else _read(text) for task, text in texts_of(document).items()}
-
-
-def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
-    """Return the TF_CONFIG that the operator sets for each task, by the operator's own code."""
+    """Work out the TF_CONFIG that the operator sets for each task, by its own code."""
     cluster = parse(complete(document, "default"))
-    texts: dict[tuple[str, int], str | None] = {}
+    told: Told = {}
     for views in views_of(call_roll(cluster, Observed())).of_jobs:
         for index in range(views.job.replicas):
             file = views.files.get(contract.task_view_file(index)) or views.files.get(contract.VIEW_FILE)
-            texts[views.job.name, index] = None
-            if cluster.sets_tf_config and file is not None:
-                texts[views.job.name, index] = tf_config_of(cluster, Task(views.job, index), file.text)
-    return texts
+            sets = file if cluster.sets_tf_config else None
+            text = None if sets is None else tf_config_of(cluster, Task(views.job, index), sets.text)
+            told[views.job.name, index] = None if text is None else _read(text)
+    return told
 
 
 def _read(text: str) -> Seen:
@@ -128,7 +125,7 @@ def compare(job: TFJob, cluster: Mapping[str, Any]) -> Comparison:
         for difference in _of_task(job, task, theirs[task], ours[task])
     ]
     missing = sorted(theirs.keys() ^ ours.keys())
-    differences += [Difference(_name(task), "only one of both has this task") for task in missing]
+    differences += [Difference(spell(*task), "only one of both has this task") for task in missing]
     return Comparison(len(theirs), any(theirs.values()), tuple(differences))
 
 
@@ -136,15 +133,15 @@ def _of_task(job: TFJob, task: tuple[str, int], theirs: Seen | None, ours: Seen 
     if theirs is None or ours is None:
         if theirs is not None or ours is not None:
             only = "TFJob" if theirs is not None else "the TFCluster"
-            yield Difference(_name(task), f"{only} sets TF_CONFIG, and the other does not")
+            yield Difference(spell(*task), f"{only} sets TF_CONFIG, and the other does not")
         return
     if theirs.task != ours.task:
-        yield Difference(_name(task), f"TFJob calls it {_name(theirs.task)}, the TFCluster {_name(ours.task)}")
+        yield Difference(spell(*task), f"TFJob calls it {spell(*theirs.task)}, the TFCluster {spell(*ours.task)}")
     for name in sorted(theirs.cluster.keys() | ours.cluster.keys()):
         before, after = _plain(theirs.cluster.get(name, {})), _plain(ours.cluster.get(name, {}))
         if before != after:
             words = f"job {name}: {_listed(before)} with TFJob, {_listed(after)} here"
-            yield Difference(_name(task), words, _defect(job, task[0], name, theirs, after))
+            yield Difference(spell(*task), words, _defect(job, task[0], name, theirs, after))
 
 
 def _defect(job: TFJob, own: str, other: str, theirs: Seen, after: Mapping[int, str]) -> str:
@@ -173,7 +170,3 @@ def _plain(tasks: Mapping[int, str]) -> dict[int, str]:
 
 def _listed(tasks: Mapping[int, str]) -> str:
     return few([f"{index} at {address}" for index, address in sorted(tasks.items())]) or "nothing"
-
-
-def _name(task: tuple[str, int]) -> str:
-    return f"{task[0]}-{task[1]}"

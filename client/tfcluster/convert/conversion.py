@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert import run_policy, templates, tfjob
-from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves, said
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves
 from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
+from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
 
@@ -41,14 +42,13 @@ class Conversion:
 
 
 def convert(manifest: Mapping[str, Any]) -> Conversion:
-    """Convert a TFJob."""
     findings = Findings()
     version = str(manifest.get("apiVersion"))
     findings.move(("apiVersion",), ("apiVersion",))
     findings.move(("kind",), ("kind",))
     if version not in tfjob.VERSIONS:
         known = ", ".join(tfjob.VERSIONS)
-        words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
+        words = f"{brief(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
         findings.say(Outcome.REJECTED, ("apiVersion",), words)
         # The fields of an unknown version cannot be judged.
         return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
@@ -62,7 +62,7 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
         if path[0] == "status":
             findings.say(Outcome.LEFT_OUT, ("status",), "it says what has happened to the TFJob")
         else:
-            findings.say(Outcome.LOSSY, path, f"{_LOST} (it is {said(value)})")
+            findings.say(Outcome.LOSSY, path, f"{_LOST} (it is {brief(value)})")
     _judge(cluster, findings)
     return Conversion(job, None if findings.refused else cluster, tuple(findings.verdicts), findings.moved)
 

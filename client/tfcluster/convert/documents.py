@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from tfcluster.convert import tfjob
 from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.templates import addresses_in, labels_in, texts
-from tfcluster.convert.tfjob import Path, TFJob, spelled
+from tfcluster.convert.templates import addresses_in, labels_in
+from tfcluster.convert.tfjob import Path, TFJob
 from tfcluster.errors import ManifestError
+from tfcluster.manifest.shaping import nodes
 from tfcluster.manifest.yaml import ProblemError, documents, write
+from tfcluster.terminal import spelled
 from tfcluster_operator.declaration import naming
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -124,7 +126,6 @@ def _named(item: Any, within: Mapping[str, Any]) -> Any:
 
 
 def _convert(part: _Part) -> tuple[str, list[Conversion]]:
-    """Convert the TFJobs of one document."""
     if tfjob.is_tfjob(part.value):
         conversions = [convert(part.value)]
         result: Any = conversions[0].cluster
@@ -132,9 +133,8 @@ def _convert(part: _Part) -> tuple[str, list[Conversion]]:
         found = [convert(item) if tfjob.is_tfjob(item) else item for item in part.value["items"]]
         conversions = [one for one in found if isinstance(one, Conversion)]
         items = [one.cluster if isinstance(one, Conversion) else one for one in found]
-        rest = {
-            key: value for key, value in part.value.items() if key not in ("apiVersion", "kind", "items", "metadata")
-        }
+        own = ("apiVersion", "kind", "items", "metadata")
+        rest = {key: value for key, value in part.value.items() if key not in own}
         result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
     if any(one.cluster is None for one in conversions):
         return "", conversions
@@ -143,24 +143,15 @@ def _convert(part: _Part) -> tuple[str, list[Conversion]]:
 
 
 _IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
-#: A count of TFJob's status, as workflow engines read it.
-_COUNTS: Final = re.compile(r"\bstatus\.replicaStatuses\.(\w+)(?:\.(\w+))?")
-#: The field of a TFCluster where its name or meaning differs.
-_COUNTED_AS: Final = {"active": "ready", "failed": "failed, which also counts tasks that will be restarted"}
-_CONVERT: Final = "this TFJob is not converted: "
 _BY_ITSELF: Final = (
-    "convert it separately and put the result here. The account that creates it needs permission for "
-    f"{naming.PLURAL}.{naming.GROUP}"
+    "this TFJob is not converted: convert it separately and put the result here. The account that creates it needs "
+    f"permission for {naming.PLURAL}.{naming.GROUP}"
 )
-_HOLDERS: Final = {
-    "Template": "run oc process first, and convert what it writes",
-    **dict.fromkeys(
-        ("Experiment", "Trial"),
-        f"{_BY_ITSELF}. Add {naming.KIND}.{naming.VERSION}.{naming.GROUP} to trialResources in KatibConfig. Set "
-        "successCondition and failureCondition in trialTemplate (the conditions have the same names), and "
-        f"primaryPodLabels ({naming.LABEL_JOB} and {naming.LABEL_TASK_INDEX} select one pod)",
-    ),
-}
+_OF_KATIB: Final = (
+    f". Add {naming.KIND}.{naming.VERSION}.{naming.GROUP} to trialResources in KatibConfig. Set successCondition and "
+    "failureCondition in trialTemplate (the conditions have the same names), and primaryPodLabels "
+    f"({naming.LABEL_JOB} and {naming.LABEL_TASK_INDEX} select one pod)"
+)
 
 
 def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
@@ -175,16 +166,9 @@ def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
             yield f"{who}: the TFCluster needs this name for its own {kind}: rename one of them"
         for path, words in addresses_in(document, (), job):
             yield f"{who}, {spelled(path)}: {words}"
-    others = (labels_in(document, ()), _inner(document, (), str(kind)), _counts(document), _permissions(document))
+    others = (labels_in(document, ()), _inner(document), _permissions(document))
     for path, words in itertools.chain(*others):
         yield f"{who}, {spelled(path)}: {words}"
-
-
-def _counts(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    for path, text in texts(document, ()):
-        for match in _COUNTS.finditer(text):
-            field = f".{_COUNTED_AS.get(match[2], match[2])}" if match[2] else ""
-            yield path, f"write status.jobs.{match[1].lower()}{field}"
 
 
 def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -195,17 +179,11 @@ def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
             yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} instead of tfjobs"
 
 
-def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
+def _inner(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Find objects that refer to or contain a TFJob: a workflow, an experiment, a target of an autoscaler."""
-    words = _CONVERT + _HOLDERS.get(holder, _BY_ITSELF)
-    if isinstance(node, Mapping):
-        if path and tfjob.is_tfjob(node):
-            target = f"write {naming.KIND} of {naming.API_VERSION} instead of TFJob"
-            yield path, words if "spec" in node else target
-        for key, value in node.items():
-            yield from _inner(value, (*path, key), holder)
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield from _inner(value, (*path, index), holder)
-    elif isinstance(node, str) and _IN_TEXT.search(node):
-        yield path, words
+    words = _BY_ITSELF + (_OF_KATIB if document.get("kind") in ("Experiment", "Trial") else "")
+    for path, node in nodes(document):
+        if (isinstance(node, str) and _IN_TEXT.search(node)) or (path and tfjob.is_tfjob(node) and "spec" in node):
+            yield path, words
+        elif path and tfjob.is_tfjob(node):
+            yield path, f"write {naming.KIND} of {naming.API_VERSION} instead of TFJob"

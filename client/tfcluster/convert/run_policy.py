@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster.convert import tfjob
-from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, said
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob
+from tfcluster.terminal import brief
 
 _OURSELVES: Final = "kubeflow.org/training-operator"
 _MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
@@ -35,10 +36,9 @@ _GANG: Final = {
 def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
     held = _RunPolicy(spec, findings)
     found: dict[str, Any] = {}
-    _suspend(held, found)
     _managed_by(held, found)
     _success(spec, job, findings, found)
-    for key in _NUMBERS:
+    for key in ("suspend", *_NUMBERS):
         if (value := held.get(key)) is not None:
             found[key] = value
             held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
@@ -59,7 +59,7 @@ class _RunPolicy:
         self.findings = findings
         raw = spec.get("runPolicy")
         if raw is not None and not isinstance(raw, Mapping):
-            findings.say(Outcome.REJECTED, ("spec", "runPolicy"), f"it is {said(raw)}, and must be an object")
+            findings.say(Outcome.REJECTED, ("spec", "runPolicy"), f"it is {brief(raw)}, and must be an object")
             raw = None
         self._raw: Mapping[str, Any] = raw or {}
         self._spec = spec
@@ -84,13 +84,6 @@ class _RunPolicy:
             self.findings.say(Outcome.LEFT_OUT, ("spec", key), words)
 
 
-def _suspend(held: _RunPolicy, found: dict[str, Any]) -> None:
-    value = held.get("suspend")
-    if value is not None:
-        found["suspend"] = value
-        held.carry("suspend")
-
-
 def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
     value, path = held.get("managedBy"), held.path("managedBy")
     if value is None:
@@ -105,7 +98,7 @@ def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
         )
         held.carry("managedBy", words, outcome=Outcome.LOSSY)
     else:
-        words = f"it is {said(value)}, and TFJob takes {_OURSELVES} and {_MULTIKUEUE}: write one of them, or remove it"
+        words = f"it is {brief(value)}, and TFJob takes {_OURSELVES} and {_MULTIKUEUE}: write one of them, or remove it"
         held.findings.say(Outcome.REJECTED, path, words)
 
 
@@ -130,11 +123,11 @@ def _scheduling(held: _RunPolicy) -> None:
     if policy is None:
         return
     if not isinstance(policy, Mapping):
-        held.findings.say(Outcome.REJECTED, path, f"it is {said(policy)}, and must be an object")
+        held.findings.say(Outcome.REJECTED, path, f"it is {brief(policy)}, and must be an object")
         return
     for key, value in policy.items():
         if key in _GANG and value is not None:
-            held.findings.say(Outcome.LOSSY, (*path, key), f"{_GANG[key]} (it is {said(value)})")
+            held.findings.say(Outcome.LOSSY, (*path, key), f"{_GANG[key]} (it is {brief(value)})")
 
 
 def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dict[str, Any]) -> None:
@@ -144,7 +137,7 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
     if value == "":
         findings.say(Outcome.SAME, path, "it is the default")
     if given and value != "AllWorkers":
-        words = f"TFJob knows AllWorkers, and takes {said(value)} for the default: remove it, or write AllWorkers"
+        words = f"TFJob knows AllWorkers, and takes {brief(value)} for the default: remove it, or write AllWorkers"
         findings.remark(Outcome.LOSSY, path, words)
     decider = leader or worker
     if decider is None:

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers, said, spelled
+from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
+from tfcluster.manifest.shaping import nodes
+from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import whole
 from tfcluster_operator.declaration.spec import choose_main
@@ -122,7 +124,13 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         if spec.pop(key, None) is not None:
             words = "the operator sets it, so that each task has its DNS name: use TFCLUSTER_ADDRESS in the program"
             findings.say(Outcome.LOSSY, (*path, key), words)
-    _tell_of_token(spec, path, findings)
+    named = any(spec.get(key) for key in ("serviceAccountName", "serviceAccount"))
+    if not named and spec.get("automountServiceAccountToken") is None:
+        words = (
+            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods do not: write true "
+            "here if the program calls the API server"
+        )
+        findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
     if spec.pop("ephemeralContainers", None):
         findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
     if replicas.policy in ("OnFailure", "Always"):
@@ -130,30 +138,15 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
     _write_quantities(spec, path, findings)
 
 
-def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
+def _write_quantities(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
     """Write decimal quantities as strings, because the CRD requires strings."""
-    if isinstance(node, list):
-        for index, value in enumerate(node):
-            _write_quantities(value, (*path, index), findings)
-    for key, value in node.items() if isinstance(node, dict) else ():
-        where = (*path, key)
-        if isinstance(value, float) and (key in _QUANTITIES or path[-1] in _OF_QUANTITIES):
-            node[key] = str(value).removesuffix(".0")
-        if path[-1] == "limits" and "/" in str(key) and whole(value) is None:
-            words = f"it is {said(value)}, and a device is granted whole: ask for 1, or for a resource that is a share"
-            findings.say(Outcome.REJECTED, where, words)
-        _write_quantities(value, where, findings)
-
-
-def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    if not any(spec.get(key) for key in ("serviceAccountName", "serviceAccount")) and (
-        spec.get("automountServiceAccountToken") is None
-    ):
-        words = (
-            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods do not: write true "
-            "here if the program calls the API server"
-        )
-        findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
+    for at, holder in nodes(spec, path):
+        for key, value in holder.items() if isinstance(holder, dict) else ():
+            if isinstance(value, float) and (key in _QUANTITIES or at[-1] in _OF_QUANTITIES):
+                holder[key] = str(value).removesuffix(".0")
+            if at[-1] == "limits" and "/" in str(key) and whole(value) is None:
+                words = "a device is granted whole: ask for 1, or for a resource that is a share"
+                findings.say(Outcome.REJECTED, (*at, key), f"it is {brief(value)}, and {words}")
 
 
 def _tell_of_pod_groups(
@@ -216,25 +209,19 @@ def _renamed(path: Path, job: TFJob) -> Path:
 
 def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
     """Find the labels of TFJob that a selector or another field reads."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            where = (*path, key)
-            if key in _SELECTORS and isinstance(value, Mapping):
-                yield from (((*where, label), _label_words(label)) for label in value if label in LABELS)
-            if key == "matchLabelKeys" and isinstance(value, list):
-                yield from (((*where, i), _label_words(label)) for i, label in enumerate(value) if label in LABELS)
-            elif key == "matchExpressions" and isinstance(value, list):
-                named = ((i, one.get("key")) for i, one in enumerate(value) if isinstance(one, Mapping))
-                yield from (((*where, i, "key"), _label_words(str(label))) for i, label in named if label in LABELS)
-            else:
-                yield from labels_in(value, where)
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield from labels_in(value, (*path, index))
-    elif isinstance(node, str):
-        read = {*_BY_DOWNWARD_API.findall(node), *_BY_NAME.findall(node)}
-        read |= {_LABEL_PREFIX + one.replace("_", "-") for one in _BY_PROMETHEUS.findall(node)}
-        yield from ((path, _label_words(label)) for label in sorted(read & LABELS.keys()))
+    found: dict[tuple[Path, str], None] = {}
+    for where, value in nodes(node, path):
+        holder, key = where[-3:-2], where[-1] if where else ""
+        labels: set[str] = set()
+        if isinstance(value, Mapping) and key in _SELECTORS:
+            found |= {((*where, label), label): None for label in value if label in LABELS}
+        elif isinstance(value, str):
+            labels = {*_BY_DOWNWARD_API.findall(value), *_BY_NAME.findall(value)}
+            labels |= {_LABEL_PREFIX + one.replace("_", "-") for one in _BY_PROMETHEUS.findall(value)}
+            if where[-2:-1] == ("matchLabelKeys",) or (holder == ("matchExpressions",) and key == "key"):
+                labels = {value}
+        found |= {(where, label): None for label in sorted(labels & LABELS.keys())}
+    return ((where, _label_words(label)) for where, label in found)
 
 
 def _label_words(key: str) -> str:
@@ -250,27 +237,16 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
     if not types:
         return
     for where, value in texts(node, path):
-        found = service.search(value)
-        if found is None:
+        if (found := service.search(value)) is None:
             continue
         host, domain = found[1], found[2]
         wanted = f"{host}.{job.name}{domain or f'.{job.namespace}.svc'}"
-        if domain.startswith(f".{job.name}."):
-            continue
-        words = f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
-        yield where, words
+        if not domain.startswith(f".{job.name}."):
+            yield where, f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
 
 
 def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Return every text in a part of an object, and its path."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from texts(value, (*path, key))
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield from texts(value, (*path, index))
-    elif isinstance(node, str):
-        yield path, node
+    return ((where, value) for where, value in nodes(node, path) if isinstance(value, str))
 
 
 def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: Findings) -> None:

@@ -6,17 +6,17 @@ The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from tfcluster.manifest.shaping import nodes
 from tfcluster.tasks import name_of
+from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration.quantities import is_whole
 
 Path = tuple[str | int, ...]
-_SHOWN: Final = 80
 
 
 class Outcome(StrEnum):
@@ -49,10 +49,6 @@ class Verdict:
     target: str = ""
     words: str = ""
 
-    def __str__(self) -> str:
-        where = " → ".join(part for part in (spelled(self.path), self.target) if part)
-        return f"{where}: {self.words}" if self.words else where
-
 
 @dataclass(slots=True)
 class Findings:
@@ -83,38 +79,9 @@ class Findings:
         return any(path[:length] in self._judged for length in range(1, len(path) + 1))
 
 
-def spelled(path: Path) -> str:
-    """Format a path as ``kubectl explain`` does; keys with special characters are quoted."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part.replace("_", "").replace("-", "").isalnum():
-            text += f".{part}" if text else part
-        else:
-            text += f'["{part}"]'
-    return text
-
-
-def said(value: Any) -> str:
-    """Format a value of a manifest in short, as JSON."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(node: Any) -> Iterator[tuple[Path, Any]]:
     """Return every scalar and every empty mapping or list, with its path."""
-    inner: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(node, Mapping):
-        inner = node.items()
-    elif isinstance(node, list):
-        inner = enumerate(node)
-    empty = True
-    for key, value in inner:
-        empty = False
-        yield from leaves(value, (*path, key))
-    if empty:
-        yield path, node
+    return ((path, value) for path, value in nodes(node) if not (value and isinstance(value, Mapping | list)))
 
 
 KIND: Final = "TFJob"
@@ -179,7 +146,6 @@ class TFJob:
 
 
 def is_tfjob(document: Any) -> bool:
-    """Return whether an object is a TFJob, of any version."""
     return isinstance(document, Mapping) and document.get("kind") in (KIND, "TfJob")
 
 
@@ -190,7 +156,7 @@ def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
     spec = spec if isinstance(spec, Mapping) else {}
     dynamic = spec.get("enableDynamicWorker")
     if dynamic is not None and not isinstance(dynamic, bool):
-        findings.say(Outcome.REJECTED, ("spec", "enableDynamicWorker"), f"it is {said(dynamic)}: write true or false")
+        findings.say(Outcome.REJECTED, ("spec", "enableDynamicWorker"), f"it is {brief(dynamic)}: write true or false")
     return TFJob(
         api_version=str(manifest.get("apiVersion")),
         name=str(metadata.get("name") or name_of(metadata) or "xxxxx"),
@@ -204,14 +170,16 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
     path = ("spec", "tfReplicaSpecs")
     if not isinstance(specs, Mapping) or not specs:
         words = "the replicas are missing: write at least Worker and its template"
-        findings.say(Outcome.REJECTED, path, words if not specs else f"it is {said(specs)}, and must be an object")
+        findings.say(Outcome.REJECTED, path, words if not specs else f"it is {brief(specs)}, and must be an object")
         return ()
     found: dict[str, Replicas] = {}
     for key, raw in specs.items():
         job, where = str(key).lower(), (*path, key)
         if not isinstance(raw, Mapping):
             words = "it is empty: write its template, or remove it"
-            findings.say(Outcome.REJECTED, where, words if raw is None else f"it is {said(raw)}, and must be an object")
+            findings.say(
+                Outcome.REJECTED, where, words if raw is None else f"it is {brief(raw)}, and must be an object"
+            )
         elif job in found:
             words = f"it is {found[job].key} once more: TFJob takes any case, and only one of them counts. Keep one"
             findings.say(Outcome.REJECTED, where, words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -29,14 +29,6 @@ class Unknown:
     """A part that could not be read, and why."""
 
     why: str
-
-
-def unknown(name: str, *answers: Any) -> Iterator[Check]:
-    """Report that a check is not possible, once, with the first missing answer."""
-    for answer in answers:
-        if isinstance(answer, Unknown):
-            yield Check(name, "unknown", answer.why)
-            return
 
 
 def worst(checks: Iterable[Check]) -> Verdict:

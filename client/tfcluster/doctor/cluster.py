@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for, unknown
+from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for
 from tfcluster.doctor.facts import Surroundings
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
@@ -105,28 +105,18 @@ def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:
     name = "isolation"
     if picture.isolation == "None":
         yield Check(name, "ok", "every pod in the Kubernetes cluster can reach the tasks: no isolation is in force")
-        return
-    if isinstance(found.policies, Unknown):
-        yield from unknown(name, found.policies)
-        return
-    if not found.policies:
+    elif isinstance(found.policies, Unknown):
+        yield Check(name, "unknown", found.policies.why)
+    elif not found.policies:
         message = f"isolation {picture.isolation} has no NetworkPolicy"
         yield Check(name, "failed", message, "Read the operator's log: it makes the policies before the first pod.")
-        return
-    yield _enforced(f"the NetworkPolicies of isolation {picture.isolation} are there", found.networks)
+    else:
+        yield _enforced(f"the NetworkPolicies of isolation {picture.isolation} are there", found.networks)
 
 
 def _enforced(message: str, networks: Any) -> Check:
-    seen = (
-        {}
-        if isinstance(networks, Unknown)
-        else {
-            known: enforces
-            for one in networks
-            for known, enforces in _NETWORKS.items()
-            if known in one["metadata"]["name"]
-        }
-    )
+    names = () if isinstance(networks, Unknown) else [one["metadata"]["name"] for one in networks]
+    seen = {known: enforces for known, enforces in _NETWORKS.items() if any(known in name for name in names)}
     if True in seen.values():
         by = next(known for known, enforces in seen.items() if enforces)
         return Check("isolation", "ok", f"{message}; {by} enforces them")

@@ -16,7 +16,6 @@ from tfcluster.status.load import look
 
 
 def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> Iterator[Check]:
-    """Check the installation, and the TFCluster of that name."""
     if local:
         yield judge_server(api.server, ask(partial(version_of, api)))
     else:

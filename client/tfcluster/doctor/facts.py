@@ -24,7 +24,6 @@ from tfcluster.kube.api import (
 from tfcluster_operator.declaration import naming
 
 _T = TypeVar("_T")
-
 #: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
 #: The namespace that the docs install into: searched if this user cannot search all namespaces.
@@ -98,32 +97,17 @@ def installation_of(api: KubernetesApi) -> Installation:
     )
     operators, everywhere = found["operators"]
     rights = {number: partial(api.may, *right[:3]) for number, right in enumerate(RIGHTS)}
-    return Installation(
-        namespace=api.namespace,
-        server=api.server,
-        version=found["version"],
-        served=found["served"],
-        definition=found["definition"],
-        operators=operators,
-        everywhere=everywhere,
-        rights=ask_all(rights),
-        reported=found["reported"],
-    )
+    found |= {"operators": operators, "everywhere": everywhere, "rights": ask_all(rights)}
+    return Installation(namespace=api.namespace, server=api.server, **found)
 
 
 def version_of(api: KubernetesApi) -> Any:
-    """Ask the API server for its version."""
     return json.loads(api.read("/version"))
 
 
 def surroundings_of(api: KubernetesApi, name: str) -> Surroundings:
-    found = ask_all(
-        {
-            "policies": lambda: list(api.list(NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}")),
-            "networks": lambda: list(api.list(DAEMON_SETS, "")),
-        }
-    )
-    return Surroundings(**found)
+    policies = partial(api.list, NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}")
+    return Surroundings(**ask_all({"policies": policies, "networks": partial(api.list, DAEMON_SETS, "")}))
 
 
 def _is_served(api: KubernetesApi) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import tfcluster_resolver
-from tfcluster.doctor.checks import Check, Unknown, unknown
+from tfcluster.doctor.checks import Check, Unknown
 from tfcluster.doctor.facts import RIGHTS, Installation, options_of
 from tfcluster.kube.api import Object
 from tfcluster.terminal import few
@@ -32,7 +32,6 @@ def judge_installation(found: Installation, packaged: Mapping[str, Any]) -> Iter
 
 
 def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
-    """Judge the API server: whether it answers, and its version."""
     name = "API server"
     if isinstance(version, Unknown):
         remedy = "Choose the right --context or --kubeconfig, and see that the API server is up."
@@ -99,18 +98,17 @@ def _some(fields: list[str]) -> str:
 def _operator(found: Installation) -> Iterator[Check]:
     name = "operator"
     if isinstance(found.operators, Unknown):
-        yield from unknown(name, found.operators)
+        yield Check(name, "unknown", found.operators.why)
         return
     if not found.operators:
+        message = "no Deployment has the labels of the operator's chart"
         if not found.everywhere:
             why = "none is in the namespaces that you may look into; ask an administrator where it is"
             yield Check(name, "unknown", why)
+        elif found.reported is True:
+            yield Check(name, "warning", f"{message}; an operator has reported on TFClusters here", _INSTALL)
         else:
-            message = "no Deployment has the labels of the operator's chart"
-            if found.reported is True:
-                yield Check(name, "warning", f"{message}; an operator has reported on TFClusters here", _INSTALL)
-            else:
-                yield Check(name, "failed", message, _INSTALL)
+            yield Check(name, "failed", message, _INSTALL)
         return
     for one in found.operators:
         yield _available(one)
@@ -127,18 +125,14 @@ def _available(deployment: Object) -> Check:
     available = int(status.get("availableReplicas") or 0)
     message = f"{_where(deployment)}: {available} of {wanted} available"
     if wanted == 0:
-        return Check(
-            "operator", "failed", f"{message}: it is scaled to 0", f"kubectl scale {_command(deployment)} --replicas=2"
-        )
+        about = deployment["metadata"]
+        remedy = f"kubectl scale deployment {about['name']} -n {about.get('namespace')} --replicas=2"
+        return Check("operator", "failed", f"{message}: it is scaled to 0", remedy)
     if available == 0:
         said = [str(one.get("message")) for one in status.get("conditions") or () if one.get("status") == "False"]
         remedy = f"kubectl describe pods {_pods(deployment)}"
         return Check("operator", "failed", "; ".join([message, *said]), remedy)
     return Check("operator", "ok" if available >= wanted else "warning", message)
-
-
-def _command(deployment: Object) -> str:
-    return f"deployment {deployment['metadata']['name']} -n {deployment['metadata'].get('namespace')}"
 
 
 def _pods(deployment: Object) -> str:
@@ -185,14 +179,10 @@ def _rights(found: Installation) -> Check:
     unseen = next((has for has in found.rights.values() if isinstance(has, Unknown)), None)
     if missing:
         rights = [RIGHTS[number] for number in missing]
-        told = [f"{verb} {_what(resource.plural, sub)} (for {why})" for verb, resource, sub, why in rights]
+        told = [f"{verb} {resource.plural}{sub and f'/{sub}'} (for {why})" for verb, resource, sub, why in rights]
         message = f"missing permissions in namespace {found.namespace}: {', '.join(told)}"
         remedy = "Ask an administrator for the role edit in this namespace; view is enough to look."
         return Check("rights", "warning", message, remedy)
     if unseen is not None:
         return Check("rights", "unknown", unseen.why)
     return Check("rights", "ok", f"you have all required permissions in namespace {found.namespace}")
-
-
-def _what(plural: str, subresource: str) -> str:
-    return f"{plural}/{subresource}" if subresource else plural

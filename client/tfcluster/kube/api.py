@@ -97,6 +97,15 @@ class Resource(NamedTuple):
     namespaced: bool = True
 
 
+class Selection(NamedTuple):
+    """Objects of a kind: their namespace, None for the default one, and selectors of labels and fields."""
+
+    resource: Resource
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+
 TFCLUSTERS: Final = Resource(naming.API_VERSION, naming.PLURAL)
 PODS: Final = Resource("v1", "pods")
 SERVICES: Final = Resource("v1", "services")
@@ -123,6 +132,8 @@ class KubernetesApi:
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
+        self._cut = Cut()
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
 
     @classmethod
     def connect(
@@ -208,24 +219,11 @@ class KubernetesApi:
                 return found
             query = {**query, "continue": again}
 
-    def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
-        since: str = "",
-        seconds: float = 300.0,
-    ) -> Iterator[tuple[str, Object]]:
+    def watch(self, selection: Selection, *, since: str, seconds: float = 300.0) -> Iterator[tuple[str, Object]]:
         """Return changes as they happen, such as ("ADDED", object), until the server or ``seconds`` ends it."""
-        query = _query(
-            watch="true",
-            labelSelector=labels,
-            fieldSelector=fields,
-            resourceVersion=since,
-            timeoutSeconds=int(seconds) + 1,
-        )
+        resource, namespace, labels, fields = selection
+        query = _query(watch="true", labelSelector=labels, fieldSelector=fields, resourceVersion=since)
+        query["timeoutSeconds"] = str(int(seconds) + 1)
         response = self._open("GET", self._path(resource, namespace), query=query, read=seconds)
         for line in _lines(response):
             event = json.loads(line)
@@ -249,12 +247,7 @@ class KubernetesApi:
         dry_run: bool = False,
     ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does."""
-        query = _query(
-            fieldManager=FIELD_MANAGER,
-            force="true" if force else "",
-            dryRun="All" if dry_run else "",
-            fieldValidation="Strict",
-        )
+        query = {**_writing(dry_run=dry_run), **({"force": "true"} if force else {})}
         path = self._path(resource, namespace, body["metadata"]["name"])
         response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
         return json.loads(response.read()), response.status == _CREATED
@@ -271,7 +264,7 @@ class KubernetesApi:
     ) -> Object:
         """Change an object with a merge patch; raises NotFoundError, ConflictError and RefusedError."""
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
+        query = _writing(dry_run=dry_run)
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -286,51 +279,28 @@ class KubernetesApi:
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
-            **({"preconditions": {"uid": uid}} if uid else {}),
-            **({"propagationPolicy": propagation} if propagation else {}),
-            **({"dryRun": ["All"]} if dry_run else {}),
+            "preconditions": {"uid": uid} if uid else None,
+            "propagationPolicy": propagation or None,
+            "dryRun": ["All"] if dry_run else None,
         }
         query = _query(dryRun="All" if dry_run else "")
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
+        self._json("DELETE", self._path(resource, namespace, name), body=options, query=query)
 
     # --- pods
 
     def open_log(
-        self,
-        pod: str,
-        namespace: str | None = None,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
-        since_seconds: int | None = None,
-        since_time: str = "",
-        timestamps: bool = False,
+        self, pod: str, namespace: str | None = None, *, follow: bool = False, **query: str | int | None
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
-        query = _query(
-            container=container,
-            follow="true" if follow else "",
-            previous="true" if previous else "",
-            tailLines="" if tail is None else str(tail),
-            sinceSeconds="" if since_seconds is None else str(since_seconds),
-            sinceTime=since_time,
-            timestamps="true" if timestamps else "",
-        )
-        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
+        asked = _query(follow="true" if follow else "", **query)
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked, read=None if follow else _READ)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
-        asked = {
-            "namespace": self.namespace,
-            "verb": verb,
-            "group": resource.group_version.rpartition("/")[0],
-            "resource": resource.plural,
-            "subresource": subresource,
-        }
+        group, plural = resource.group_version.rpartition("/")[0], resource.plural
+        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
         kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        body = {**kind, "spec": {"resourceAttributes": asked}}
+        body = {**kind, "spec": {"resourceAttributes": {**asked, "subresource": subresource}}}
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
@@ -344,9 +314,16 @@ class KubernetesApi:
         """Return the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path).read())
 
-    def interruptible(self) -> InterruptibleApi:
-        """Return a copy with its own connections, which another thread can cut."""
-        return InterruptibleApi(self.configuration, self.namespace, self.source)
+    def copy(self) -> KubernetesApi:
+        """Return one with its own connections."""
+        return KubernetesApi(self.configuration, self.namespace, self.source, self.context)
+
+    def interrupt(self) -> None:
+        """End all requests, from another thread; those that are under way and to come fail with UnreachableError.
+
+        The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
+        """
+        self._cut.cut()
 
     def close(self) -> None:
         self._client.close()
@@ -361,24 +338,12 @@ class KubernetesApi:
             raise TFClusterError(f'"{name}" is not a name: give one')
         if resource.namespaced and inside and not _NAMESPACE.fullmatch(inside):
             raise TFClusterError(f'"{inside}" can name no namespace', hint="Choose another one with -n.")
-        steps = [
-            *(("namespaces", inside) if resource.namespaced and inside else ()),
-            resource.plural,
-            name or "",
-            subresource,
-        ]
+        around = ("namespaces", inside) if resource.namespaced and inside else ()
+        steps = (*around, resource.plural, name, subresource)
         return "/".join([base, *(quote(step, safe="") for step in steps if step)])
 
-    def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
-        content: str = "application/json",
-    ) -> Object:
-        answer: Object = json.loads(self._open(method, path, body=body, query=query, content=content).read())
+    def _json(self, method: str, path: str, **request: Any) -> Object:
+        answer: Object = json.loads(self._open(method, path, **request).read())
         return answer
 
     def _open(
@@ -389,11 +354,10 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
-        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
+        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
@@ -424,30 +388,18 @@ class KubernetesApi:
         return response
 
 
-class InterruptibleApi(KubernetesApi):
-    """A KubernetesApi whose requests another thread can end, even before the first byte of an answer.
-
-    The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
-    """
-
-    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
-        super().__init__(configuration, namespace, source)
-        self._cut = Cut()
-        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
-
-    def interrupt(self) -> None:
-        """End all requests; those that are under way and those to come fail with UnreachableError."""
-        self._cut.cut()
-
-
 class Listed(list[Object]):
     """The objects of a list, with the version where a watch continues."""
 
     version = ""
 
 
-def _query(**parameters: str | int) -> dict[str, str]:
-    return {key: str(value) for key, value in parameters.items() if value != ""}
+def _query(**parameters: str | int | None) -> dict[str, str]:
+    return {key: str(value) for key, value in parameters.items() if value not in ("", None)}
+
+
+def _writing(*, dry_run: bool) -> dict[str, str]:
+    return _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

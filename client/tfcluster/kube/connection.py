@@ -9,13 +9,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet
 
 import yaml
 from kubernetes import client, config
 from kubernetes.config import kube_config
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tfcluster.errors import UnreachableError
@@ -83,25 +82,18 @@ class Cut:
 
     def pools(self) -> dict[str, type[HTTPConnectionPool]]:
         """Return what urllib3's PoolManager takes as ``pool_classes_by_scheme``."""
+        pools: tuple[type[HTTPConnectionPool], ...] = (HTTPConnectionPool, HTTPSConnectionPool)
+        return {pool.scheme: self._noting(pool, pool.ConnectionCls) for pool in pools}
+
+    def _noting(self, pool: type[HTTPConnectionPool], connection: Any) -> type[HTTPConnectionPool]:
         note = self._note
 
-        class Plain(HTTPConnection):
+        class Noted(connection):  # type: ignore[misc]  # urllib3's class for the scheme
             def connect(self) -> None:
                 super().connect()
                 note(self.sock)
 
-        class Secure(HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                note(self.sock)
-
-        class PlainPool(HTTPConnectionPool):
-            ConnectionCls = Plain
-
-        class SecurePool(HTTPSConnectionPool):
-            ConnectionCls = Secure
-
-        return {"http": PlainPool, "https": SecurePool}
+        return type("Noted", (pool,), {"ConnectionCls": Noted})
 
     def _note(self, one: socket.socket) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tfcluster.kube.api import seconds_of
 from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.pod import Pod
 
@@ -29,6 +28,6 @@ def _observe(body: Mapping[str, Any], now: float) -> Pod:
     if not isinstance(read, Pod):
         raise TypeError(f"{type(read).__name__} is no pod")
     pod = read.seen(None, now)
-    asked = seconds_of(metadata.get("deletionTimestamp")) - pod.meta.grace
     # The operator records when it first saw the deletion; a single reading only has the server's timestamp.
-    return replace(pod, noted=replace(pod.noted, leaving_since=asked)) if pod.meta.terminating else pod
+    noted = replace(pod.noted, leaving_since=pod.meta.asked_to_go_at)
+    return replace(pod, noted=noted) if pod.meta.terminating else pod

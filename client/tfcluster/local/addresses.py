@@ -5,8 +5,7 @@ The engine continues to speak of DNS names, as on Kubernetes; they are rewritten
 
 from __future__ import annotations
 
-import errno
-import fcntl
+import contextlib
 import os
 import re
 import socket
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tfcluster.local.session import lock
 from tfcluster_resolver import contract
 
 HOST: Final = "127.0.0.1"
@@ -55,32 +55,25 @@ class Ports:
         raise NoPortError(f"no TCP port below {default_choice().stop} is free on {HOST}")
 
     def _hold(self, port: int) -> bool:
-        descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+        if (descriptor := lock(self._folder / str(port), os.O_CREAT)) is None:
             return False
-        # Another run that held the file can delete it between open and lock.
-        if not _is_at(descriptor, self._folder / str(port)) or not is_free(port):
-            os.close(descriptor)
-            return False
-        try:
-            names = _names(port)
-        except OSError:
-            (self._folder / str(port)).unlink(missing_ok=True)
-            os.close(descriptor)
-            return False
-        self._held[port] = descriptor, *names
-        return True
+        self._held[port] = (descriptor,)
+        with contextlib.suppress(OSError):
+            if is_free(port):
+                self._held[port] = descriptor, *_names(port)
+                return True
+        self._release(port)
+        return False
 
     def release(self) -> None:
-        for port, descriptors in self._held.items():
-            # Deleted while it is locked, so that no process can hold a deleted file.
-            (self._folder / str(port)).unlink(missing_ok=True)
-            for descriptor in descriptors:
-                os.close(descriptor)
-        self._held.clear()
+        for port in tuple(self._held):
+            self._release(port)
+
+    def _release(self, port: int) -> None:
+        # Deleted while it is locked, so that no process can hold a deleted file.
+        (self._folder / str(port)).unlink(missing_ok=True)
+        for descriptor in self._held.pop(port):
+            os.close(descriptor)
 
 
 def _names(port: int) -> tuple[int, ...]:
@@ -96,26 +89,16 @@ def _names(port: int) -> tuple[int, ...]:
     return (name.detach(),)
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def is_free(port: int) -> bool:
     """Return whether a program could listen on a port, on all addresses."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with contextlib.suppress(OSError):
             probe.bind(("", port))
             # On Linux two sockets can be bound with SO_REUSEADDR while neither listens.
             probe.listen(1)
-        except OSError as error:
-            if error.errno in {errno.EADDRINUSE, errno.EACCES}:
-                return False
-            raise
-    return True
+            return True
+    return False
 
 
 def default_choice() -> range:

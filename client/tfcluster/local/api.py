@@ -5,6 +5,7 @@ Write access means running programs as this user, so every request needs the tok
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -70,14 +71,7 @@ class ApiServer:
         if answer.watch is None:
             return _plain(answer)
         response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
-        await response.prepare(http)
-        try:
-            async for lines in answer.watch.batches():
-                await response.write(b"".join(lines))
-        except ConnectionResetError:
-            return response  # the client has disconnected
-        await response.write_eof()
-        return response
+        return await _streamed(http, response, (b"".join(lines) async for lines in answer.watch.batches()))
 
     async def _log(self, http: web.Request, request: Request, log_of: LogOf) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
@@ -86,15 +80,19 @@ class ApiServer:
             first = await anext(chunks, b"")
         except Refusal as refusal:
             return _plain(Answer.refusing(refusal))
-        await response.prepare(http)
-        try:
-            await response.write(first)
-            async for chunk in chunks:
-                await response.write(chunk)
-        except ConnectionResetError:
-            return response  # the client has disconnected
+        return await _streamed(http, response, chunks, first)
+
+
+async def _streamed(
+    http: web.Request, response: web.StreamResponse, chunks: AsyncIterator[bytes], first: bytes = b""
+) -> web.StreamResponse:
+    await response.prepare(http)
+    with contextlib.suppress(ConnectionResetError):  # the client has disconnected
+        await response.write(first)
+        async for chunk in chunks:
+            await response.write(chunk)
         await response.write_eof()
-        return response
+    return response
 
 
 def _plain(answer: Answer) -> web.Response:

@@ -20,7 +20,7 @@ from tfcluster.local.containers import Actions, Container, Prepared
 from tfcluster.local.logs import ContainerLog
 from tfcluster.local.processes import Command
 from tfcluster.local.session import CLAIMS
-from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, config_files, secret_values, value_of
+from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, content_of, value_of
 from tfcluster_resolver import contract
 
 #: Characters that can precede a path without being a part of it.
@@ -39,17 +39,12 @@ class PathMap:
     """Rewrites paths; the longest match wins, as the innermost of nested mounts does."""
 
     def __init__(self, mappings: Iterable[PathMapping]) -> None:
-        kept = {one.there.rstrip("/"): one for one in mappings if one.there.rstrip("/")}
-        self.mappings = [kept[there] for there in sorted(kept, key=len, reverse=True)]
-        alternatives = "|".join(re.escape(one.there.rstrip("/")) for one in self.mappings)
-        self._pattern = re.compile(rf"{_BEFORE}({alternatives})(?![\w.-])") if self.mappings else None
-        self._here = {one.there.rstrip("/"): str(one.here) for one in self.mappings}
+        self._here = {there: str(one.here) for one in mappings if (there := one.there.rstrip("/"))}
+        alternatives = "|".join(map(re.escape, sorted(self._here, key=len, reverse=True)))
+        self._pattern = re.compile(rf"{_BEFORE}({alternatives})(?![\w.-])") if alternatives else None
 
     def rewrite(self, text: str) -> str:
-        """Rewrite every path in a text."""
-        if self._pattern is None:
-            return text
-        return self._pattern.sub(lambda match: self._here[match[1]], text)
+        return text if self._pattern is None else self._pattern.sub(lambda match: self._here[match[1]], text)
 
 
 _PORT: Final = re.compile("port", re.IGNORECASE)
@@ -120,13 +115,7 @@ _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Expand ``$(NAME)``; ``$$`` is a dollar sign, and unknown names are not changed."""
-
-    def one(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return variables.get(match[1], match[0])
-
-    return _REFERENCE.sub(one, text)
+    return _REFERENCE.sub(lambda one: "$" if one[0] == "$$" else variables.get(one[1], one[0]), text)
 
 
 def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
@@ -151,8 +140,7 @@ def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
             found.update({prefix + name: text for name, text in values.items()})
     for entry in container.get("env") or ():
         if source := entry.get("valueFrom"):
-            value = _from(pod, source, lookup)
-            if value is not None:
+            if (value := _from(pod, source, lookup)) is not None:
                 found[entry["name"]] = value
         else:
             found[entry["name"]] = expand(entry.get("value") or "", found)
@@ -160,13 +148,7 @@ def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
 
 
 def _values(plural: str, reference: Object, lookup: Lookup) -> dict[str, str]:
-    found = lookup(plural, reference["name"])
-    if found is None:
-        if reference.get("optional"):
-            return {}
-        raise NotYetError(f"{SINGULAR[plural]} {reference['name']} does not exist")
-    content = config_files(found) if plural == "configmaps" else secret_values(found)
-    return {key: text.decode("utf-8", "replace") for key, text in content.items()}
+    return {key: text.decode("utf-8", "replace") for key, text in content_of(lookup, plural, reference).items()}
 
 
 def _from(pod: Object, source: Object, lookup: Lookup) -> str | None:
@@ -234,30 +216,24 @@ class Surroundings:
         uid: str = pod["metadata"]["uid"]
         return self.folder / "pods" / uid
 
-    def log_path(self, pod: Object, container: str) -> Path:
-        name: str = pod["metadata"]["name"]
-        return self.folder / "logs" / name / f"{container}.log"
-
     def local_ports(self, pod: Object) -> dict[str, int]:
         """Return the ports on this machine, by the pod's ports."""
-        metadata, spec = pod["metadata"], pod["spec"]
-        names = spec.get("hostname") or metadata["name"], spec.get("subdomain") or metadata["name"]
-        return {str(port): here for port, here in self.addresses.of_host(*names, metadata["namespace"])}
+        namespace, _, hostname, service = self._names(pod)
+        return {str(port): here for port, here in self.addresses.of_host(hostname, service, namespace)}
 
-    def volumes_of(self, pod: Object, lookup: Callable[[str, str], Object | None], *, view_volume: str) -> Volumes:
+    def _names(self, pod: Object) -> tuple[str, str, str, str]:
+        """Return a pod's namespace, name, hostname and Service."""
+        metadata, spec = pod["metadata"], pod["spec"]
+        name = metadata["name"]
+        return metadata["namespace"], name, spec.get("hostname") or name, spec.get("subdomain") or name
+
+    def volumes_of(self, pod: Object, lookup: Lookup) -> Volumes:
         """Return a pod's volumes; they are created later."""
-        return Volumes(
-            self.pod_folder(pod) / "volumes",
-            self.folder / CLAIMS / str(pod["metadata"]["namespace"]),
-            lookup,
-            rewrite=self.addresses.rewrite_view,
-            view_volume=view_volume,
-        )
+        claims = self.folder / CLAIMS / str(pod["metadata"]["namespace"])
+        return Volumes(self.pod_folder(pod) / "volumes", claims, lookup, rewrite=self.addresses.rewrite_view)
 
-    def prepare(
-        self, pod: Object, container: Container, volumes: Volumes, lookup: Callable[[str, str], Object | None]
-    ) -> Prepared:
-        metadata, spec = pod["metadata"], pod["spec"]
+    def prepare(self, pod: Object, container: Container, volumes: Volumes, lookup: Lookup) -> Prepared:
+        namespace, name, hostname, service = self._names(pod)
         variables = declared(pod, container.spec, lookup)
         self.addresses.local_port(variables.get(contract.ENV_ADDRESS, ""))
         message_file = self.pod_folder(pod) / f"{container.name}.message"
@@ -266,12 +242,12 @@ class Surroundings:
         rewriting = Rewriting(
             PathMap([*self.mapped, *self._mounts(container.spec, variables, volumes, message_file)]),
             self.addresses,
-            hostname=spec.get("hostname") or metadata["name"],
-            service=spec.get("subdomain") or metadata["name"],
-            namespace=metadata["namespace"],
+            hostname=hostname,
+            service=service,
+            namespace=namespace,
         )
         env = {
-            **base(self.python, self.wrappers, spec.get("hostname") or metadata["name"]),
+            **base(self.python, self.wrappers, hostname),
             **_visible_devices(container.spec),
             **rewriting.variables(variables),
         }
@@ -286,9 +262,8 @@ class Surroundings:
             told = arguments({"command": words}, {}, rewriting, python=self.python)
             return Command(told, env, cwd)
 
-        namespace, name = metadata["namespace"], metadata["name"]
         log = ContainerLog(
-            self.log_path(pod, container.name),
+            self.folder / "logs" / name / f"{container.name}.log",
             heard=lambda line: self.heard(namespace, name, container.name, line),
             lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
         )
@@ -305,8 +280,7 @@ class Surroundings:
         return [*mounts, PathMapping(message_path, message_file)]
 
     def _working_directory(self, pod: Object, container: Object, rewriting: Rewriting) -> str:
-        wanted = container.get("workingDir")
-        if wanted:
+        if wanted := container.get("workingDir"):
             return rewriting.text(wanted)
         own = self.pod_folder(pod) / "work" / str(container["name"])
         own.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,11 @@ It also answers the API's log requests: following, tails, times, the previous co
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -104,32 +105,19 @@ def _timestamp() -> bytes:
 def _put_aside(path: Path) -> None:
     if not path.exists():
         return
-    number = 1
-    while (older := path.with_suffix(f".{number}.log")).exists():
-        number += 1
-    path.rename(older)
+    names = (path.with_suffix(f".{number}.log") for number in itertools.count(1))
+    path.rename(next(older for older in names if not older.exists()))
 
 
 async def answer(log: ContainerLog, query: Mapping[str, str]) -> AsyncIterator[bytes]:
     """Answer a request for a log, as "kubectl logs" makes it."""
-    timestamps, follow = query.get("timestamps") in _TRUE, query.get("follow") in _TRUE
-    left = _number(query, "limitBytes")
-    since = _since(query)
+    timestamps, since, count = query.get("timestamps") in _TRUE, _since(query), _number(query, "tailLines")
     content = log.path.read_bytes()
-    lines: Iterator[bytes] | list[bytes] = iter(_lines(content))
-    if (count := _number(query, "tailLines")) is not None:
-        lines = deque(lines, maxlen=count)  # type: ignore[assignment]  # iterated below, whatever it is
-    kept = b"".join(_shown(line, timestamps=timestamps) for line in lines if line[: len(since)] >= since)
-    yield kept if left is None else kept[:left]
-    left = None if left is None else left - len(kept)
-    if not follow:
-        return
-    async for chunk in log.follow(len(content)):
-        if left is not None and left <= 0:
-            return
-        shown = b"".join(_shown(line, timestamps=timestamps) for line in _lines(chunk))
-        yield shown if left is None else shown[:left]
-        left = None if left is None else left - len(shown)
+    lines = deque(_lines(content), maxlen=count)
+    yield b"".join(_shown(line, timestamps=timestamps) for line in lines if line[: len(since)] >= since)
+    if query.get("follow") in _TRUE:
+        async for chunk in log.follow(len(content)):
+            yield b"".join(_shown(line, timestamps=timestamps) for line in _lines(chunk))
 
 
 _TRUE: Final = ("true", "1")

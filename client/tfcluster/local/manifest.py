@@ -103,11 +103,11 @@ def unplayed(clusters: Sequence[Object]) -> list[str]:
         mode = (spec.get("isolation") or {}).get("mode", "None")
         if mode != "None":
             found["isolation"] = None
-        for template in (job.get("template") or {} for job in spec["jobs"].values()):
-            pod = template.get("spec") or {}
+        for job in spec["jobs"].values():
+            pod = (job.get("template") or {}).get("spec") or {}
             found.update(dict.fromkeys(field for field in _POD_FIELDS if pod.get(field)))
-            for container in _containers(template):
-                found.update(dict.fromkeys(field for field in _CONTAINER_FIELDS if container.get(field)))
+    for _, _, container in _containers(clusters):
+        found.update(dict.fromkeys(field for field in _CONTAINER_FIELDS if container.get(field)))
     return list(found)
 
 
@@ -128,24 +128,23 @@ _POD_FIELDS: Final = (
 _CONTAINER_FIELDS: Final = ("image", "lifecycle", "securityContext", "resources", "volumeDevices")
 
 
-def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    pod = template.get("spec") or {}
-    for group in ("initContainers", "containers"):
-        yield from pod.get(group) or ()
+def _containers(clusters: Sequence[Object]) -> Iterator[tuple[str, Object, Object]]:
+    """Return each container, with its job and the job's name."""
+    for body in clusters:
+        for name, job in body["spec"]["jobs"].items():
+            pod = (job.get("template") or {}).get("spec") or {}
+            for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+                yield name, job, container
 
 
 def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
     """Reject containers whose program is unknown here."""
     found = []
-    for body in clusters_of(objects):
-        for job, declared in body["spec"]["jobs"].items():
-            template = declared.get("template") or {}
-            main = main_container(template)
-            for container in _containers(template):
-                name = container.get("name", "")
-                serves = declared.get("taskServer") and name == main
-                if not (container.get("command") or serves or name in entry_points or "" in entry_points):
-                    found.append(f"job {job}, container {name}")
+    for job, declared, container in _containers(clusters_of(objects)):
+        name = container.get("name", "")
+        serves = declared.get("taskServer") and name == main_container(declared.get("template") or {})
+        if not (container.get("command") or serves or name in entry_points or "" in entry_points):
+            found.append(f"job {job}, container {name}")
     if found:
         raise ManifestError(
             "these containers do not name a command, and an image's entry point cannot run locally:",
@@ -157,16 +156,11 @@ def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequenc
 def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
     """Return files that commands and arguments expect in an image, and that do not exist on this machine."""
     found: dict[str, None] = {}
-    for body in clusters:
-        for job in body["spec"]["jobs"].values():
-            for container in _containers(job.get("template") or {}):
-                mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
-                for path in _paths_of(container):
-                    covered = any(
-                        path == one.rstrip("/") or path.startswith(f"{one.rstrip('/')}/") for one in (*mounts, *known)
-                    )
-                    if not covered and not Path(path).exists():
-                        found[path] = None
+    for _, _, container in _containers(clusters):
+        mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
+        for path in map(Path, _paths_of(container)):
+            if not any(path.is_relative_to(one) for one in (*mounts, *known)) and not path.exists():
+                found[str(path)] = None
     return list(found)
 
 

@@ -59,7 +59,6 @@ class StoreClient(Client):
         accept: str = JSON,
         **_: Any,
     ) -> bytes:
-        """Make one request."""
         await asyncio.sleep(0)  # a long reconcile lets the tasks' output through
         data = None if body is None else msgspec.json.encode(body)
         return self._ask(method, path, params, {"Content-Type": content_type, "Accept": accept}, data).body

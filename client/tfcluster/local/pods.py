@@ -14,7 +14,6 @@ from tfcluster.local.environment import Surroundings
 from tfcluster.local.logs import ContainerLog
 from tfcluster.local.store import Refusal, Store
 from tfcluster.local.volumes import NotYetError
-from tfcluster_operator.declaration import naming
 
 Object = Mapping[str, Any]
 
@@ -34,8 +33,8 @@ class PodPlayer:
         self._pod = pod
         self._surroundings = surroundings
         self.grace = float(pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
-        self._volumes = surroundings.volumes_of(pod, self._lookup, view_volume=naming.VIEW_VOLUME)
-        self._init = [self._container(one, _kind_of(one)) for one in pod["spec"].get("initContainers") or ()]
+        self._volumes = surroundings.volumes_of(pod, self._lookup)
+        self._init = [self._container(one, "init") for one in pod["spec"].get("initContainers") or ()]
         self._main = [self._container(one, "main") for one in pod["spec"]["containers"]]
         self._stopping = asyncio.Event()
         self._kill: asyncio.TimerHandle | None = None
@@ -50,6 +49,8 @@ class PodPlayer:
         self.name: tuple[str, str] = (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def _container(self, spec: Object, kind: Kind) -> Container:
+        if kind == "init" and spec.get("restartPolicy") == "Always":
+            kind = "sidecar"
         return Container(spec, kind, changed=self._report, timestamp=self._store.timestamp, grace=self.grace)
 
     @property
@@ -91,16 +92,14 @@ class PodPlayer:
         if not self._stopping.is_set():
             self._stopping.set()
             self._woken.set()
-            current = [one for one in (*self._init, *self._main) if one.kind != "sidecar" or not self._main_runs()]
-            for container in current:
-                container.terminate()
+            main_runs = any(one.runs for one in self._main)
+            for container in (*self._init, *self._main):
+                if container.kind != "sidecar" or not main_runs:
+                    container.terminate()
 
     def _kill_all(self) -> None:
         for container in (*self._init, *self._main):
             container.kill()
-
-    def _main_runs(self) -> bool:
-        return any(one.runs for one in self._main)
 
     # --- the life of the pod
 
@@ -161,7 +160,8 @@ class PodPlayer:
         policy = container.spec.get("restartPolicy", "Never")
         while True:
             code = await self._run_once(container)
-            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not self._lives())
+            lives = any(one.code is None or one.runs for one in self._main)
+            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not lives)
             if over or policy == "Never" or (policy == "OnFailure" and code == 0):
                 return code
             container.begin_again()
@@ -169,9 +169,6 @@ class PodPlayer:
             if await self._waits(pause):
                 return code
             pause = min(_LONGEST_PAUSE, pause * 2)
-
-    def _lives(self) -> bool:
-        return any(one.code is None or one.runs for one in self._main)
 
     async def _run_once(self, container: Container) -> int:
         prepared: list[Any] = []
@@ -281,17 +278,14 @@ class PodPlayer:
                 *({**one, "observedGeneration": generation} for one in self._conditions.values()),
                 *(one for one in found["status"].get("conditions") or () if one["type"] not in self._conditions),
             ],
-            "containerStatuses": [self._status(one) for one in self._main],
-            **({"initContainerStatuses": [self._status(one) for one in self._init]} if self._init else {}),
+            "containerStatuses": [one.status() for one in self._main],
+            **({"initContainerStatuses": [one.status() for one in self._init]} if self._init else {}),
             **({"reason": self._reason, "message": self._message} if self._reason else {}),
         }
         try:
             self._store.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
         except Refusal as refusal:
             _log.warning("the status of pod %s/%s is rejected: %s", *self.name, refusal)
-
-    def _status(self, container: Container) -> dict[str, Any]:
-        return container.status()
 
     def _set_conditions(self, found: Object) -> None:
         ended = self._phase in ("Succeeded", "Failed")
@@ -307,7 +301,3 @@ class PodPlayer:
 
 def _bad(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
-
-
-def _kind_of(container: Object) -> Kind:
-    return "sidecar" if container.get("restartPolicy") == "Always" else "init"

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -49,15 +49,7 @@ class Options:
         return manifest.clusters_of(self.objects)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """How a run ended: its exit code, and a message with the reason."""
-
-    code: int
-    words: str
-
-
-def run(options: Options) -> Outcome:
+def run(options: Options) -> int:
     try:
         with session.begin(options.name) as own:
             _log_to(own.folder / "operator.log")
@@ -92,9 +84,9 @@ class _Run:
         self._options = options
         self._session = own
         self._addresses = Addresses(ports)
-        names = [one["metadata"]["name"] for one in options.clusters]
+        self._names = [one["metadata"]["name"] for one in options.clusters]
         self._story = Story(
-            names,
+            self._names,
             self._address_of,
             broken=lambda: self._signals.put_nowait(signal.SIGPIPE),
             python=str(options.python),
@@ -102,7 +94,6 @@ class _Run:
         )
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._looked = asyncio.Event()
-        self._node: Node | None = None
         self._surroundings = Surroundings(
             folder=own.folder,
             python=options.python,
@@ -113,22 +104,23 @@ class _Run:
             notice=self._story.once,
         )
 
-    async def play(self) -> Outcome:
-        self._own_signals()
+    async def play(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signals.put_nowait, number)
         namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         store = self._store = Store(time.time, served(), namespaces=namespaces)
-        async with control_plane(store, self._log_of) as plane:
-            node = self._node = Node(store, self._surroundings)
+        node = self._node = Node(store, self._surroundings)
+        async with control_plane(store, node.log_of) as plane:
             store.subscribers.append(lambda _: self._looked.set())
             store.subscribers.append(self._story.change)
             self._introduce()
             self._create(store)
             text = kubeconfig(plane.server.url, plane.server.token, self._options.clusters[0]["metadata"]["namespace"])
-            names = [one["metadata"]["name"] for one in self._options.clusters]
-            session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=names)
+            session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=self._names)
             forgetting = asyncio.create_task(_forget(store))
             try:
-                outcome = await self._until_over(plane)
+                code = await self._until_over(plane)
                 for claim in self._session.claims:
                     delete = f"`tfcluster local delete {self._session.name}` deletes it"
                     self._story.say(f"volume {claim.name} stays in {claim}; {delete}")
@@ -139,7 +131,7 @@ class _Run:
                 for part in plane.parts:
                     part.cancel()
                 await self._end(node)
-            return outcome
+            return code
 
     def _introduce(self) -> None:
         """Print once how a local run differs from a cluster."""
@@ -167,11 +159,6 @@ class _Run:
                 return f"{HOST}:{port}"
         return ""
 
-    def _own_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._signals.put_nowait, number)
-
     def _create(self, store: Store) -> None:
         problems = []
         for body in self._options.objects:
@@ -184,7 +171,7 @@ class _Run:
         if problems:
             raise ManifestError("the manifest is rejected", problems)
 
-    async def _until_over(self, plane: ControlPlane) -> Outcome:
+    async def _until_over(self, plane: ControlPlane) -> int:
         waits: dict[str, asyncio.Task[Any]] = {
             "verdict": asyncio.create_task(self._verdict(self._store)),
             "signal": asyncio.create_task(self._signals.get()),
@@ -195,27 +182,23 @@ class _Run:
         done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
         try:
             if waits["verdict"] in done:
-                verdict: Outcome = waits["verdict"].result()
-                return verdict
+                return int(waits["verdict"].result())
             if waits["signal"] in done:
                 number = signal.Signals(waits["signal"].result())
                 self._story.say(f"{number.name}: stopping; press Ctrl-C again to kill")
-                code = ExitCode.INTERRUPTED if number is signal.SIGINT else 128 + number
-                return Outcome(code, f"ended by {number.name}")
+                return ExitCode.INTERRUPTED if number is signal.SIGINT else 128 + number
             if "timeout" in waits and waits["timeout"] in done:
-                words = f"not over after {self._options.timeout:g} s"
-                self._story.say(words, colour="red")
-                return Outcome(ExitCode.TIMED_OUT, words)
+                self._story.say(f"not over after {self._options.timeout:g} s", colour="red")
+                return ExitCode.TIMED_OUT
         finally:
             for task in waits.values():
                 task.cancel()
         part = next(one for one in plane.parts if one in done)
         error = part.exception() if not part.cancelled() else None
-        words = f"the {part.get_name()} died: {error}"
-        self._story.say(words, colour="red")
-        return Outcome(ExitCode.FAILED, words)
+        self._story.say(f"the {part.get_name()} died: {error}", colour="red")
+        return ExitCode.FAILED
 
-    async def _verdict(self, store: Store) -> Outcome:
+    async def _verdict(self, store: Store) -> int:
         """Wait until every TFCluster has succeeded, failed or been deleted; a deleted one keeps its verdict."""
         verdicts: dict[str, tuple[int, str] | None] = {}
         names: dict[str, str] = {}
@@ -230,9 +213,8 @@ class _Run:
             over = [one for one in verdicts.values() if one]
             if len(over) == len(verdicts):
                 failed = any(code for code, _ in over)
-                words = "; ".join(words for _, words in over)
-                self._story.say(words, colour="red" if failed else "green")
-                return Outcome(ExitCode.FAILED if failed else ExitCode.OK, words)
+                self._story.say("; ".join(words for _, words in over), colour="red" if failed else "green")
+                return ExitCode.FAILED if failed else ExitCode.OK
             await self._looked.wait()
 
     async def _end(self, node: Node) -> None:
@@ -246,13 +228,8 @@ class _Run:
         await ending
 
     def _hear(self, namespace: str, pod: str, container: str, line: bytes) -> None:
-        found = self._node.containers_of(namespace, pod) if self._node is not None else 0
-        self._story.line(pod, container if found > 1 else "", line)
-
-    async def _log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        assert self._node is not None  # noqa: S101 - the API server answers nobody before there is a node
-        async for chunk in self._node.log_of(namespace, name, query):
-            yield chunk
+        several = self._node.containers_of(namespace, pod) > 1
+        self._story.line(pod, container if several else "", line)
 
 
 def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:

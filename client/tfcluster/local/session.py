@@ -75,7 +75,6 @@ def ports() -> Path:
 
 
 def running() -> list[Session]:
-    """List the running sessions, sorted by name."""
     return [session for session in known() if session.runs]
 
 
@@ -184,16 +183,16 @@ def _new_lock(folder: Path) -> int | None:
     """Create a folder if needed and lock it; None if another process holds the lock or deletes the folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
-        return _lock(folder / _LOCK, os.O_CREAT)
+        return lock(folder / _LOCK, os.O_CREAT)
     return None
 
 
-def _lock(path: Path, how: int = 0) -> int | None:
+def lock(path: Path, how: int = 0) -> int | None:
     """Lock an existing file, and return its descriptor; None if another process holds it, or the file was replaced."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process can delete its folder between open and lock.
+        # Another process can delete the file between open and lock.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     os.close(descriptor)
@@ -203,7 +202,7 @@ def _lock(path: Path, how: int = 0) -> int | None:
 def _clean(session: Session) -> None:
     """Delete the rest of a killed run, except its volumes."""
     with contextlib.suppress(OSError):
-        if (descriptor := _lock(session.folder / _LOCK)) is None:
+        if (descriptor := lock(session.folder / _LOCK)) is None:
             return
         if session.claims:
             _empty(session.folder)

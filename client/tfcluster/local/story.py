@@ -61,7 +61,6 @@ class Story:
         self._silent = False
 
     def task(self, pod: str) -> str:
-        """Return the short name of a pod's task."""
         return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import quantity
 
 Object = Mapping[str, Any]
@@ -38,14 +40,10 @@ def _field(pod: Object, path: str) -> str:
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
     if isinstance(value, Mapping):  # labels and annotations as a whole
-        return "\n".join(f'{key}="{_escaped(text)}"' for key, text in sorted(value.items()))
+        return "\n".join(f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in sorted(value.items()))
     if isinstance(value, list):
         return ",".join(str(one.get("ip", "")) for one in value)
     return "" if value is None else str(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _resource(pod: Object, reference: Object) -> str:
@@ -83,14 +81,11 @@ class NotYetError(Exception):
 class Volumes:
     """The volumes of one pod."""
 
-    def __init__(
-        self, folder: Path, claims: Path, lookup: Lookup, *, rewrite: Callable[[str], str], view_volume: str
-    ) -> None:
+    def __init__(self, folder: Path, claims: Path, lookup: Lookup, *, rewrite: Callable[[str], str]) -> None:
         self._folder = folder
         self._claims = claims
         self._lookup = lookup
         self._rewrite = rewrite
-        self._view_volume = view_volume
         self._written: dict[str, Mapping[str, File]] = {}
         self._paths: dict[str, Path] = {}
 
@@ -119,7 +114,10 @@ class Volumes:
         name = volume["name"]
         own = self._folder / name
         if any(kind in volume for kind in _WRITTEN):
-            self._write(own, name, dict(self._files(pod, volume)))
+            files = dict(self._files(pod, volume))
+            if self._written.get(name) != files:
+                write_atomically(own, files)
+                self._written[name] = files
         elif claim := volume.get("persistentVolumeClaim"):
             own = self._claims / claim["claimName"]
             own.mkdir(parents=True, exist_ok=True)
@@ -143,30 +141,16 @@ class Volumes:
         self, pod: Object, source: Object, volume: str, mode: int | None = None
     ) -> Iterator[tuple[str, File]]:
         if (config_map := source.get("configMap")) is not None:
-            found = self._find("configmaps", config_map)
-            for path, (content, bits) in _chosen(config_files(found), config_map, volume, mode):
-                yield path, (self._rewritten(volume, content), bits)
+            found = content_of(self._lookup, "configmaps", config_map)
+            if volume == naming.VIEW_VOLUME:
+                found = {key: self._rewrite(content.decode()).encode() for key, content in found.items()}
+            yield from _chosen(found, config_map, volume, mode)
         if (secret := source.get("secret")) is not None:
             named = {**secret, "name": secret.get("name") or secret.get("secretName")}
-            yield from _chosen(secret_values(self._find("secrets", named)), secret, volume, mode)
+            yield from _chosen(content_of(self._lookup, "secrets", named), secret, volume, mode)
         if (downward := source.get("downwardAPI")) is not None:
             for item in downward.get("items") or ():
                 yield item["path"], (value_of(pod, item).encode(), _mode(item, downward, mode))
-
-    def _rewritten(self, volume: str, content: bytes) -> bytes:
-        return self._rewrite(content.decode()).encode() if volume == self._view_volume else content
-
-    def _find(self, plural: str, source: Object) -> Object:
-        found = self._lookup(plural, source["name"])
-        if found is None and not source.get("optional"):
-            raise NotYetError(f"{SINGULAR[plural]} {source['name']} does not exist")
-        return found or {}
-
-    def _write(self, folder: Path, name: str, files: Mapping[str, File]) -> None:
-        if self._written.get(name) == files:
-            return
-        write_atomically(folder, files)
-        self._written[name] = files
 
 
 def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
@@ -195,14 +179,14 @@ def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
         shutil.rmtree(folder / before, ignore_errors=True)
 
 
-def config_files(config_map: Object) -> dict[str, bytes]:
-    texts = {key: text.encode() for key, text in (config_map.get("data") or {}).items()}
-    return texts | {key: base64.b64decode(text) for key, text in (config_map.get("binaryData") or {}).items()}
-
-
-def secret_values(secret: Object) -> dict[str, bytes]:
-    encoded = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
-    return encoded | {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
+def content_of(lookup: Lookup, plural: str, source: Object) -> dict[str, bytes]:
+    """Return the values of a ConfigMap or a Secret; empty if it is optional and does not exist."""
+    found = lookup(plural, source["name"])
+    if found is None and not source.get("optional"):
+        raise NotYetError(f"{SINGULAR[plural]} {source['name']} does not exist")
+    plain, encoded = ("data", "binaryData") if plural == "configmaps" else ("stringData", "data")
+    values = {key: base64.b64decode(text) for key, text in ((found or {}).get(encoded) or {}).items()}
+    return values | {key: text.encode() for key, text in ((found or {}).get(plain) or {}).items()}
 
 
 def _chosen(files: Mapping[str, bytes], source: Object, volume: str, mode: int | None) -> Iterator[tuple[str, File]]:

@@ -14,20 +14,14 @@ from tfcluster.kube.api import Object
 from tfcluster.logs.pods import LogPod
 from tfcluster.tasks import TaskName, declared, verdict
 from tfcluster.terminal import few
+from tfcluster_operator.report import conditions
 
 _NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The current state.
-
-    Attributes:
-        cluster: the TFCluster as it was seen last.
-        pods: the pods of the chosen tasks, those of a task in their order.
-        tasks: the chosen tasks that are declared.
-        gone: whether the TFCluster was deleted since.
-    """
+    """The TFCluster as seen last, the chosen tasks that are declared, and their pods, those of a task in order."""
 
     cluster: Object
     pods: Sequence[LogPod]
@@ -37,36 +31,25 @@ class Sight:
 
 @dataclass(slots=True)
 class Progress:
-    """The steps that were done so far.
-
-    Attributes:
-        begun: whether a step was decided before.
-        open: UIDs of pods whose logs are being read.
-        read: UIDs of pods whose logs are completely read, or are not wanted.
-        told: the keys of messages that were printed and must not be repeated.
-        last: the pod of each task whose log was opened last, as it was seen last.
-        tasks: the tasks that exist, or were declared at the beginning.
-    """
+    """The steps that were done so far."""
 
     begun: bool = False
+    #: UIDs of pods whose logs are being read, and of those whose logs are completely read or are not wanted.
     open: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
+    #: The keys of messages that were printed and must not be repeated.
     told: set[str] = field(default_factory=set)
+    #: The pod of each task whose log was opened last, as it was seen last.
     last: dict[TaskName, LogPod] = field(default_factory=dict)
+    #: The tasks that exist, or were declared at the beginning.
     tasks: set[TaskName] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The next steps.
+    """The logs to open, those to read to their end, to end when quiet, or to skip (UIDs of pods), and messages by key.
 
-    Attributes:
-        open: the logs to open; ``joined`` lists those that are new from their beginning.
-        over: UIDs of pods that have ended: their logs are read to the end.
-        quiet: UIDs of pods whose logs end when they become quiet, although they might continue.
-        skip: UIDs of pods whose logs are not wanted, or do not exist.
-        say: the messages to the user, by a key that prevents repetition.
-        done: whether everything is read and no new line can come.
+    ``done`` means that everything is read and no new line can come.
     """
 
     open: tuple[LogPod, ...] = ()
@@ -92,8 +75,9 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
     for pod in sight.pods:
         if progress.begun and pod.uid not in progress.read and pod.container:
             say |= _of_new_pod(pod, progress)
-    say |= _of_leaving(sight, progress)
-    say |= _of_missing_container(sight)
+        if not pod.container:
+            say[f"lacks {pod.uid}"] = f"{pod.task}: pod {pod.name} does not have this container"
+    say |= {} if sight.gone else _of_leaving(sight, progress)
     if wanted[room:]:
         crowd = f"{few([pod.task for pod in wanted[room:]], _NAMED)}: not followed yet, as {limit} logs are open"
         say["crowd"] = f"{crowd}; --max-log-requests allows more"
@@ -135,20 +119,10 @@ def _of_leaving(sight: Sight, progress: Progress) -> dict[str, str]:
     jobs = declared(sight.cluster)
     present = {pod.task for pod in sight.pods}
     gone = [task for task in progress.last if task not in present and task.index >= jobs.get(task.job, 0)]
-    if sight.gone:
-        return {}
     return {
         f"leaves {progress.last[task].uid}": f"{task} is no longer declared: "
         + (f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"job {task.job} was removed")
         for task in gone
-    }
-
-
-def _of_missing_container(sight: Sight) -> dict[str, str]:
-    return {
-        f"lacks {pod.uid}": f"{pod.task}: pod {pod.name} does not have this container"
-        for pod in sight.pods
-        if not pod.container
     }
 
 
@@ -157,13 +131,16 @@ def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:
     said: dict[str, str] = {}
     name, spec = sight.cluster["metadata"]["name"], sight.cluster.get("spec") or {}
     if spec.get("suspend"):
-        resume = f"TFCluster {name} is suspended; `tfcluster resume {name}` starts it"
-        return {"suspended": resume} if progress.begun else {}
+        return {"suspended": _suspended(name)} if progress.begun else {}
     waiting = [pod for pod in sight.pods if pod.state == "waiting" and (pod.stuck or not progress.begun)]
     for line, pods in not_started([pod for pod in waiting if _key(pod) not in progress.told]):
         # Their common line has the key of the first; the other keys get an empty line.
         said |= {_key(pod): line if pod is pods[0] else "" for pod in pods}
     return said
+
+
+def _suspended(name: str) -> str:
+    return f"TFCluster {name} is suspended; `tfcluster resume {name}` starts it"
 
 
 def not_started(pods: Sequence[LogPod]) -> Iterator[tuple[str, list[LogPod]]]:
@@ -185,12 +162,11 @@ def without_pods(tasks: Sequence[TaskName], pods: Sequence[LogPod], cluster: Obj
         return ""
     name = cluster["metadata"]["name"]
     if (cluster.get("spec") or {}).get("suspend"):
-        why = f"TFCluster {name} is suspended; `tfcluster resume {name}` starts it"
+        why = _suspended(name)
     elif how := verdict(cluster):
         why = f"TFCluster {name} has {how}; spec.cleanPodPolicy says which pods stay after that"
     else:
-        ready = (one for one in (cluster.get("status") or {}).get("conditions") or () if one.get("type") == "Ready")
-        found: Object = next(ready, {})
+        found = conditions.by_type(cluster.get("status") or {}).get("Ready", {})
         why = found.get("message", "") if found.get("status") == "False" else ""
         why = why or "the operator has not created it yet; `tfcluster doctor` looks into it"
     return f"{few(missing, _NAMED)}: no pod: {why}"

@@ -18,32 +18,20 @@ _ON_ITS_WAY = {"ContainerCreating": "its container is being created", "PodInitia
 
 @dataclass(frozen=True, slots=True)
 class LogPod:
-    """A pod and the state of its log.
-
-    Attributes:
-        task: the task that it runs, or ran.
-        uid: its UID.
-        name: its name.
-        born: when it was created, and the number in its name: the pods of a task are sorted by it.
-        kept: whether it failed and is kept for its log.
-        container: the container; "" if the pod does not have the requested one.
-        state: what to expect of its log.
-        readable: whether the container has ever run.
-        restarted: whether an earlier container of the same pod has left a log.
-        words: why it waits, or how it ended; "" if unknown.
-        stuck: whether it waits for a user's action.
-        leaving: whether it is being deleted.
-    """
+    """A pod and the state of its log; ``container`` is "" if it does not have the requested one."""
 
     task: TaskName
     uid: str
     name: str
+    #: When it was created, and the number in its name: the pods of a task are sorted by it.
     born: tuple[str, int] = ("", 0)
     kept: bool = False
     container: str = spec.MAIN_CONTAINER
     state: State = "running"
+    #: Whether the container has ever run, and whether an earlier container of the same pod has left a log.
     readable: bool = True
     restarted: bool = False
+    #: Why it waits, or how it ended, and whether it waits for a user's action.
     words: str = ""
     stuck: bool = False
     leaving: bool = False
@@ -60,7 +48,6 @@ def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> l
 
 
 def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
-    """Read one pod; see log_pods."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     names = containers(pod)
     annotated = (metadata.get("annotations") or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
@@ -89,7 +76,6 @@ def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
 
 
 def containers(pod: Object) -> list[str]:
-    """Return the names of a pod's containers, including init and ephemeral containers."""
     kinds = ("containers", "initContainers", "ephemeralContainers")
     return [one["name"] for kind in kinds for one in pod["spec"].get(kind) or ()]
 

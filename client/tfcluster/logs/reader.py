@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
@@ -103,13 +103,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a log that is wanted.
-
-    Attributes:
-        tail: how many lines from the end; None means all.
-        since_seconds: how old the oldest line can be; None means any age.
-        previous: whether to read the previous container of the same pod.
-    """
+    """The part of a log that is wanted: None means all, ``previous`` an earlier container of the same pod."""
 
     tail: int | None = None
     since_seconds: int | None = None
@@ -117,7 +111,7 @@ class Window:
 
 
 class LogReader:
-    """Reads one container's log in ``run``, which has its own thread if the log is followed."""
+    """Reads one container's log; ``attempts`` are those that can fail one after the other, None means any number."""
 
     def __init__(
         self,
@@ -126,8 +120,7 @@ class LogReader:
         namespace: str | None,
         window: Window,
         *,
-        give: Callable[[list[LogLine]], bool],
-        tell: Callable[[str], None],
+        tell: Callable[[str], object],
         attempts: int | None = None,
     ) -> None:
         self.pod = pod
@@ -135,7 +128,7 @@ class LogReader:
         #: When the last data arrived, by time.monotonic().
         self.heard = time.monotonic()
         self._api, self._namespace, self._window = api, namespace, window
-        self._give, self._tell, self._attempts = give, tell, attempts
+        self._tell, self._attempts = tell, attempts
         self._position = Position()
         self._rest = b""
         self._response: urllib3.BaseHTTPResponse | None = None
@@ -149,26 +142,26 @@ class LogReader:
         self._woken.set()
 
     def stop(self) -> None:
-        """Stop reading; the thread ends soon."""
+        """Stop reading, from another thread."""
         self._stopped.set()
-        self._over.set()
-        self._woken.set()
+        self.note_over()
         response = self._response
         if response is not None:
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 response.shutdown()
 
-    def run(self) -> None:
-        """Read until the container's end is read, its pod was deleted, or ``stop`` is called."""
+    def batches(self) -> Iterator[list[LogLine]]:
+        """Return the lines until the container's end is read, its pod was deleted, or ``stop`` is called."""
         pause, tries, last = FIRST_PAUSE, 0, False
         while not self._stopped.is_set() and not last:
             self._woken.clear()
             over = self._over.is_set()
             try:
-                count = self._read(follow=not over)
+                for batch in self._read(follow=not over):
+                    tries, pause = 0, FIRST_PAUSE
+                    yield batch
                 # A stream that was opened before the container ended can have ended for another reason: read once more.
                 last = over
-                tries, pause = (0, FIRST_PAUSE) if count else (tries, pause)
             except NotFoundError:
                 last = True
                 if self._position.since() and not over:
@@ -183,11 +176,11 @@ class LogReader:
                 else:
                     tries += error.status != 400
                     last = self._give_up(error, tries)
-            if last:
-                self._hand_over([self._rest] if self._rest else [])
-            else:
+            if not last:
                 self._woken.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+        if self._rest and (rest := self._new([self._rest])):
+            yield rest
 
     def _give_up(self, error: TFClusterError, tries: int) -> bool:
         if self._attempts is not None and tries > self._attempts:
@@ -198,8 +191,7 @@ class LogReader:
             self._tell(f"{self.pod.task}: {error}; trying again")
         return False
 
-    def _read(self, *, follow: bool) -> int:
-        """Read one stream; return how many lines were new."""
+    def _read(self, *, follow: bool) -> Iterator[list[LogLine]]:
         since, window = self._position.since(), self._window
         self._position.reopen()
         self._rest = b""  # the stream repeats the whole line
@@ -208,14 +200,13 @@ class LogReader:
             self._namespace,
             container=self.pod.container,
             follow=follow,
-            previous=window.previous,
-            tail=None if since else window.tail,
-            since_seconds=None if since else window.since_seconds,
-            since_time=since,
-            timestamps=True,
+            previous="true" if window.previous else "",
+            tailLines=None if since else window.tail,
+            sinceSeconds=None if since else window.since_seconds,
+            sinceTime=since,
+            timestamps="true",
         )
         self._response = response
-        count = 0
         try:
             if self._attempts is None:
                 self._check_identity()
@@ -225,19 +216,17 @@ class LogReader:
                 *lines, self._rest = (self._rest + chunk).split(b"\n")
                 if len(self._rest) > LONGEST:
                     lines, self._rest = [*lines, self._rest], b""
-                count += self._hand_over(lines)
+                if new := self._new(lines):
+                    yield new
         except Exception as error:
             if self._stopped.is_set():
-                return count
-            if isinstance(error, TFClusterError):
-                raise
+                return
             if isinstance(error, (urllib3.exceptions.HTTPError, OSError)):
                 raise UnreachableError("the connection to the API server was lost") from error
             raise
         finally:
             self._response = None
             response.close()
-        return count
 
     def _check_identity(self) -> None:
         """Check that the opened log does not belong to a new pod of the same name."""
@@ -245,9 +234,7 @@ class LogReader:
         if not any(pod["metadata"]["uid"] == self.pod.uid for pod in found):
             raise NotFoundError(f"pod {self.pod.name} is gone", status=404, reason="NotFound")
 
-    def _hand_over(self, lines: list[bytes]) -> int:
-        pod, taken = self.pod, [new for line in lines if (new := self._position.take(line)) is not None]
-        given = [LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp) for stamp, text in taken]
-        if given and not self._give(given):
-            self._stopped.set()
-        return len(given)
+    def _new(self, lines: list[bytes]) -> list[LogLine]:
+        pod, taken = self.pod, (self._position.take(line) for line in lines)
+        names = pod.task.job, pod.task.index, pod.name, pod.container
+        return [LogLine(*names, text=one[1], timestamp=one[0]) for one in taken if one is not None]

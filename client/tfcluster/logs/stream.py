@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from tfcluster.errors import RefusedError, TFClusterError, no_cluster
-from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import ClusterWatch
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import Found, snapshots
 from tfcluster.logs.plan import Progress, Sight, next_steps, not_started, without_pods
 from tfcluster.logs.pods import LogPod, containers, log_pods
 from tfcluster.logs.reader import LogLine, LogReader, Window
-from tfcluster.tasks import Selection, TaskName, choose, declared
+from tfcluster.tasks import Selection as Tasks
+from tfcluster.tasks import TaskName, choose, declared
 from tfcluster_operator.declaration import naming
 
 #: The default number of logs that are followed at the same time: each needs a connection and a thread.
 MOST_FOLLOWED: Final = 100
-#: The number of batches that can wait for the reader; beyond it the logs wait.
-_WAITING: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,224 +42,229 @@ class LogRequest:
         return Window(self.tail, self.since_seconds)
 
 
-class Channel:
-    """Passes lines and messages from many threads to one, in order; ``put`` blocks while the queue is full."""
-
-    def __init__(self) -> None:
-        self._items: deque[list[LogLine] | str] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def put(self, item: list[LogLine] | str) -> bool:
-        """Add an item; return False if the channel is closed."""
-        with self._changed:
-            while len(self._items) >= _WAITING and not self._closed and not isinstance(item, str):
-                self._changed.wait()
-            if not self._closed:
-                self._items.append(item)
-                self._changed.notify_all()
-            return not self._closed
-
-    def take(self) -> list[LogLine] | str | None:
-        """Wait for the next item; None after the last."""
-        with self._changed:
-            while not self._items and not self._closed:
-                self._changed.wait()
-            item = self._items.popleft() if self._items else None
-            self._changed.notify_all()
-            return item
-
-    def close(self) -> None:
-        """Accept no further items; queued items can still be taken."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+def log_batches(
+    api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
+) -> Iterator[list[LogLine]]:
+    """Return the lines of tasks' logs, those of a task in order; see Client.logs."""
+    if request.follow:
+        return LogFollowing(api, name, namespace, request, tell).batches()
+    return _in_turn(api, name, namespace, request, tell)
 
 
-class LogSource:
-    """The base of all ways to read logs: the chosen tasks, a reading thread, and the channel of lines."""
-
-    def __init__(
-        self, api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
-    ) -> None:
-        self.api, self.name, self.namespace, self.request = api, name, namespace, request
-        self.failure: Exception | None = None
-        self.channel = Channel()
-        self._tell = tell
-        self._selection: Selection | None = None
-
-    def batches(self) -> Iterator[list[LogLine]]:
-        """Return the lines, those of a task in order; then raise the error of the reading thread."""
-        thread = threading.Thread(target=self._work, daemon=True, name=f"logs-of-{self.name}")
-        thread.start()
-        try:
-            yield from self._taken()
-        finally:
-            self.channel.close()
-            self.stop(thread)
-
-    def read(self) -> None:
-        """Read the logs, in a thread of its own."""
-        raise NotImplementedError
-
-    def stop(self, thread: threading.Thread) -> None:
-        """Stop reading; the caller does not take further lines."""
-
-    def _work(self) -> None:
-        try:
-            self.read()
-        except Exception as error:  # noqa: BLE001 - whoever takes the lines raises it
-            self.failure = error
-        finally:
-            self.channel.close()
-
-    def say(self, words: str) -> None:
-        """Print a message to the user, after the lines before it."""
-        self.channel.put(words)
-
-    def _taken(self) -> Iterator[list[LogLine]]:
-        while (item := self.channel.take()) is not None:
-            if isinstance(item, str):
-                self._tell(item)
-            else:
-                yield item
-        if self.failure is not None:
-            raise self.failure
-
-    def sight(self, cluster: Object | None, pods: Sequence[Object], *, gone: bool = False) -> Sight:
-        """Return the state of the chosen tasks; the first call validates the selection."""
-        if cluster is None:
-            raise no_cluster(self.name, self.namespace or self.api.namespace)
-        found = log_pods(cluster["metadata"]["uid"], pods, self.request.container)
-        jobs = declared(cluster)
-        if self._selection is None:
-            self._selection = choose(self.request.tasks, jobs, [pod.task for pod in found], self.name)
-            self._check_container(cluster, pods)
-        chosen = self._selection
-        tasks = [TaskName(job, index) for job, count in jobs.items() for index in range(count)]
-        return Sight(
-            cluster, [pod for pod in found if pod.task in chosen], [one for one in tasks if one in chosen], gone=gone
+def _choose(name: str, request: LogRequest, cluster: Object, pods: Sequence[Object]) -> Tasks:
+    found = log_pods(cluster["metadata"]["uid"], pods)
+    chosen = choose(request.tasks, declared(cluster), [pod.task for pod in found], name)
+    templates = [job.get("template") or {} for job in ((cluster.get("spec") or {}).get("jobs") or {}).values()]
+    names = {name for pod in (*templates, *pods) if pod.get("spec") for name in containers(pod)}
+    if request.container and request.container not in names:
+        raise TFClusterError(
+            f"no task of {name} has a container {request.container}; there are {', '.join(sorted(names))}",
+            hint="Leave out -c for the log of the container that runs the task.",
         )
+    return chosen
 
-    def _check_container(self, cluster: Object, pods: Sequence[Object]) -> None:
-        wanted = self.request.container
-        templates = [job.get("template") or {} for job in ((cluster.get("spec") or {}).get("jobs") or {}).values()]
-        names = {name for pod in (*templates, *pods) if pod.get("spec") for name in containers(pod)}
-        if wanted and wanted not in names:
-            raise TFClusterError(
-                f"no task of {self.name} has a container {wanted}; there are {', '.join(sorted(names))}",
-                hint="Leave out -c for the log of the container that runs the task.",
-            )
+
+def _sight(chosen: Tasks, container: str, cluster: Object, pods: Sequence[Object], *, gone: bool = False) -> Sight:
+    found = [pod for pod in log_pods(cluster["metadata"]["uid"], pods, container) if pod.task in chosen]
+    tasks = [TaskName(job, index) for job, count in declared(cluster).items() for index in range(count)]
+    return Sight(cluster, found, [one for one in tasks if one in chosen], gone=gone)
 
 
 _ATTEMPTS: Final = 3
 
 
-class LogTurns(LogSource):
-    """Reads one log after another."""
-
-    def read(self) -> None:
-        cluster = self.api.find(TFCLUSTERS, self.name, self.namespace)
-        pods = self.api.list(PODS, self.namespace, labels=f"{naming.LABEL_CLUSTER}={self.name}")
-        failures: list[TFClusterError] = []
-        for pod, window in self._chosen(self.sight(cluster, pods)):
-            reader = LogReader(
-                self.api, pod, self.namespace, window, give=self.channel.put, tell=self.say, attempts=_ATTEMPTS
-            )
-            reader.note_over()
-            reader.run()
-            if isinstance(reader.failure, RefusedError) and reader.failure.status in {401, 403}:
-                raise reader.failure  # the others would fail in the same way
-            if reader.failure is not None:
-                failures.append(reader.failure)
-                self.say(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")
-        if failures:
-            several = f"{len(failures)} logs" if len(failures) > 1 else "a log"
-            raise TFClusterError(f"{several} could not be read", hint=failures[0].hint)
-
-    def _chosen(self, sight: Sight) -> Iterator[tuple[LogPod, Window]]:
-        """Choose the pods, and report tasks without a pod."""
-        window, previous = self.request.window, self.request.previous
-        if not previous:
-            if words := without_pods(sight.tasks, sight.pods, sight.cluster):
-                self.say(words)
-            for line, _ in not_started([one for one in sight.pods if one.state == "waiting"]):
-                self.say(line)
-        for task, group in groupby(sight.pods, key=lambda pod: pod.task):
-            pods = [pod for pod in group if pod.container]
-            if previous:
-                earlier = [(pod, window) for pod in pods if pod.kept and pod.readable]
-                earlier += [(pod, replace(window, previous=True)) for pod in pods if pod.restarted]
-                if not earlier:
-                    self.say(f"{task}: no earlier log: no failed pod of it is kept (spec.failedPodsHistoryLimit)")
-                yield from earlier
-                continue
-            speaking = [pod for pod in pods if not pod.kept] or pods
-            if speaking and speaking[-1].readable:
-                yield speaking[-1], window
+def _is_denied(error: TFClusterError | None) -> bool:
+    """Return whether every other log would fail in the same way."""
+    return isinstance(error, RefusedError) and error.status in {401, 403}
 
 
+def _in_turn(
+    api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
+) -> Iterator[list[LogLine]]:
+    cluster = api.cluster(name, namespace)
+    pods = api.list(PODS, namespace, labels=f"{naming.LABEL_CLUSTER}={name}")
+    sight = _sight(_choose(name, request, cluster, pods), request.container, cluster, pods)
+    failures: list[TFClusterError] = []
+    for pod, window in (_earlier if request.previous else _latest)(sight, request.window, tell):
+        reader = LogReader(api, pod, namespace, window, tell=tell, attempts=_ATTEMPTS)
+        reader.note_over()
+        yield from reader.batches()
+        if reader.failure is not None and _is_denied(reader.failure):
+            raise reader.failure
+        if reader.failure is not None:
+            failures.append(reader.failure)
+            tell(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")
+    if failures:
+        several = f"{len(failures)} logs" if len(failures) > 1 else "a log"
+        raise TFClusterError(f"{several} could not be read", hint=failures[0].hint)
+
+
+def _by_task(sight: Sight) -> Iterator[tuple[TaskName, list[LogPod]]]:
+    for task, group in groupby(sight.pods, key=lambda pod: pod.task):
+        yield task, [pod for pod in group if pod.container]
+
+
+def _earlier(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterator[tuple[LogPod, Window]]:
+    for task, pods in _by_task(sight):
+        earlier = [(pod, window) for pod in pods if pod.kept and pod.readable]
+        earlier += [(pod, replace(window, previous=True)) for pod in pods if pod.restarted]
+        if not earlier:
+            tell(f"{task}: no earlier log: no failed pod of it is kept (spec.failedPodsHistoryLimit)")
+        yield from earlier
+
+
+def _latest(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterator[tuple[LogPod, Window]]:
+    """Choose the last pod of each task, and report tasks without a log."""
+    if words := without_pods(sight.tasks, sight.pods, sight.cluster):
+        tell(words)
+    for line, _ in not_started([one for one in sight.pods if one.state == "waiting"]):
+        tell(line)
+    for _, pods in _by_task(sight):
+        speaking = [pod for pod in pods if not pod.kept] or pods
+        if speaking and speaking[-1].readable:
+            yield speaking[-1], window
+
+
+#: The number of items that can wait for the caller; beyond it the logs wait.
+_WAITING: Final = 64
 #: After this time without a line, in seconds, a log ends if its cluster is finished or its pod was deleted.
 _QUIET: Final = 3.0
 #: The interval of that check, in seconds.
 _LOOK: Final = 0.25
 
 
-class LogFollowing(LogSource):
-    """Follows logs until the TFCluster has finished, using next_steps; all but ``stop`` runs in its thread."""
+#: Lines, a message, what the watch found, a reader that has ended, or an error that ends all.
+_Item = list[LogLine] | str | tuple[Found, ...] | LogReader | Exception
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._woken, self._stopped = threading.Event(), threading.Event()
-        self._own = self.api.interruptible()
-        self._watch = ClusterWatch(self._own, self.name, self.namespace, self._woken.set)
+
+class LogFollowing:
+    """Follows logs until the TFCluster has finished, using next_steps.
+
+    The threads of the watch and of the logs put ``items``; all else runs in the thread that takes the lines.
+    """
+
+    def __init__(
+        self, api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
+    ) -> None:
+        self._api, self._name, self._namespace, self._request = api.copy(), name, namespace, request
+        self._tell = tell
+        self._chosen: Tasks | None = None
+        self.items: queue.Queue[_Item] = queue.Queue(_WAITING)
+        self._stopped = threading.Event()
+        self._cluster: Object | None = None
+        self._gone = False
+        self._pods: dict[str, Object] = {}
+        self._departed: list[Object] = []
         self._progress = Progress()
         self._readers: dict[str, LogReader] = {}
         self._first: frozenset[str] = frozenset()
         self._quiet_since: dict[str, float] = {}
         self._trouble = ""
-        self._lock = threading.Lock()
-        self._ended: list[LogReader] = []
 
-    def stop(self, thread: threading.Thread) -> None:
-        self._stopped.set()
-        self._woken.set()
-        self._watch.stop()
-        thread.join()
-        for reader in self._readers.values():
-            reader.stop()
-        self._own.interrupt()
-        self._own.close()
+    def batches(self) -> Iterator[list[LogLine]]:
+        """Return the lines, those of a task in order; raises the errors of Client.logs."""
+        threading.Thread(target=self._watch, daemon=True, name=f"watch-of-{self._name}").start()
+        try:
+            done, due, acted = False, False, 0.0
+            while not done:
+                item = self._next()
+                if isinstance(item, list):
+                    yield item
+                elif isinstance(item, str):
+                    self._tell(item)
+                elif isinstance(item, Exception):
+                    raise item
+                elif isinstance(item, LogReader):
+                    self._note_end(item)
+                elif item is not None:
+                    self._see(*item)
+                due = due or not isinstance(item, list | str)
+                # Changes of many pods that come together need one decision.
+                if due and (self.items.empty() or time.monotonic() > acted + _LOOK):
+                    done, due, acted = self._act(), False, time.monotonic()
+        finally:
+            self._stopped.set()
+            for reader in self._readers.values():
+                reader.stop()
+            self._api.interrupt()
+            self._api.close()
 
-    def read(self) -> None:
-        self._watch.start()
-        while not self._stopped.is_set() and not self._act():
-            # Only a quiet log ends by time; all other changes wake this thread.
-            self._woken.wait(_LOOK if self._quiet_since else None)
-            self._woken.clear()
+    def _next(self) -> _Item | None:
+        """Wait for an item; only a quiet log ends by time, all other changes are items."""
+        with contextlib.suppress(queue.Empty):
+            return self.items.get(timeout=_LOOK if self._quiet_since else None)
+        return None
+
+    def put(self, item: _Item) -> bool:
+        """Add an item when there is room for it; return False if nobody takes items any more."""
+        while not self._stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                self.items.put(item, timeout=1.0)
+                return True
+        return False
+
+    def _watch(self) -> None:
+        selections = (
+            Selection(TFCLUSTERS, self._namespace, fields=f"metadata.name={self._name}"),
+            Selection(PODS, self._namespace, labels=f"{naming.LABEL_CLUSTER}={self._name}"),
+        )
+        try:
+            # Changes are not combined, so that the last state of a pod is seen before its deletion.
+            for found in snapshots(self._api, selections, together=0.0):
+                if not self.put(found):
+                    return
+        except Exception as error:  # noqa: BLE001 - whoever takes the lines raises it
+            self.put(error)
+
+    def _run(self, reader: LogReader) -> None:
+        try:
+            for batch in reader.batches():
+                if not self.put(batch):
+                    return
+        finally:
+            self.put(reader)
+
+    def _see(self, clusters: Found, pods: Found) -> None:
+        """Record what the watch found; raises a final error."""
+        if (refused := clusters.refused or pods.refused) is not None:
+            raise refused
+        trouble = str(pods.trouble or clusters.trouble or "")
+        if bool(trouble) != bool(self._trouble):
+            self._tell(f"{trouble}; trying again" if trouble else "the API server answers again")
+        self._trouble = trouble
+        if self._cluster is None:
+            if not clusters.objects:
+                raise no_cluster(self._name, self._namespace or self._api.namespace)
+            self._cluster = clusters.objects[0]
+            self._chosen = _choose(self._name, self._request, self._cluster, pods.objects)
+        # A new TFCluster of the same name is not the requested one.
+        uid = self._cluster["metadata"]["uid"]
+        same = next((one for one in clusters.objects if one["metadata"]["uid"] == uid), None)
+        self._gone = self._gone or same is None
+        self._cluster = same or self._cluster
+        before, self._pods = self._pods, {pod["metadata"]["uid"]: pod for pod in pods.objects}
+        self._departed += [pod for own, pod in before.items() if own not in self._pods]
 
     def _act(self) -> bool:
         """Carry out the next steps; return whether they were the last."""
-        watch, progress = self._watch, self._progress
-        if watch.failure is not None:
-            raise watch.failure
-        if bool(watch.trouble) != bool(self._trouble):
-            self._trouble = watch.trouble
-            self.say(f"{self._trouble}; trying again" if self._trouble else "the API server answers again")
-        self._note_ends()
-        if not watch.complete:
+        if self._cluster is None or self._chosen is None:
             return False
-        cluster, gone, pods = watch.snapshot()
-        sight = self.sight(cluster, pods, gone=gone)
-        self._note_states([*log_pods(sight.cluster["metadata"]["uid"], watch.departed()), *sight.pods])
+        progress, limit, pods = self._progress, self._request.limit, [*self._pods.values()]
+        sight = _sight(self._chosen, self._request.container, self._cluster, pods, gone=self._gone)
+        departed, self._departed = self._departed, []
+        # The last state of the pods whose logs were opened last, so that their end can be reported.
+        for pod in (*log_pods(self._cluster["metadata"]["uid"], departed, self._request.container), *sight.pods):
+            known = progress.last.get(pod.task)
+            if known is not None and known.uid == pod.uid:
+                progress.last[pod.task] = pod
         if not progress.begun:
             self._check_limit(sight)
             self._first = frozenset(pod.uid for pod in sight.pods)
-        steps = next_steps(sight, progress, limit=self.request.limit)
+        steps = next_steps(sight, progress, limit=limit)
         for key, words in steps.say.items():
             progress.told.add(key)
             if words:
-                self.say(words)
+                self._tell(words)
         progress.read |= steps.skip
         for uid in steps.over:
             self._readers[uid].note_over()
@@ -272,35 +277,25 @@ class LogFollowing(LogSource):
 
     def _check_limit(self, sight: Sight) -> None:
         ended = {pod.task for pod in sight.pods if pod.state == "ended"}
-        count, limit = len(set(sight.tasks) - ended), self.request.limit
+        count, limit = len(set(sight.tasks) - ended), self._request.limit
         if count > limit:
             raise TFClusterError(
                 f"{count} logs are too many to follow at the same time: the limit is {limit}",
                 hint=f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}.",
             )
 
-    def _note_states(self, pods: list[LogPod]) -> None:
-        """Record the state of the pods whose logs were opened last, so that their end can be reported."""
-        for pod in pods:
-            known = self._progress.last.get(pod.task)
-            if known is not None and known.uid == pod.uid:
-                self._progress.last[pod.task] = pod
-
-    def _note_ends(self) -> None:
-        with self._lock:
-            ended, self._ended = self._ended, []
-        for reader in ended:
-            uid, failure = reader.pod.uid, reader.failure
-            if self._readers.pop(uid, None) is None:
-                continue
-            self._progress.open.discard(uid)
-            self._progress.read.add(uid)
-            if isinstance(failure, RefusedError) and failure.status in {401, 403}:
-                raise failure
-            last = self._progress.last[reader.pod.task]
-            # A container that never ran and a pod that is being deleted do not have a complete log.
-            if failure is not None and not (last.uid == uid and last.leaving):
-                self.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
+    def _note_end(self, reader: LogReader) -> None:
+        uid, failure = reader.pod.uid, reader.failure
+        if self._readers.pop(uid, None) is None:
+            return
+        self._progress.open.discard(uid)
+        self._progress.read.add(uid)
+        if failure is not None and _is_denied(failure):
+            raise failure
+        last = self._progress.last[reader.pod.task]
+        # A container that never ran and a pod that is being deleted do not have a complete log.
+        if failure is not None and not (last.uid == uid and last.leaving):
+            self._tell(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
     def _end_quiet(self, quiet: frozenset[str]) -> None:
         now = time.monotonic()
@@ -308,31 +303,15 @@ class LogFollowing(LogSource):
         for uid, since in self._quiet_since.items():
             reader = self._readers[uid]
             if now - max(since, reader.heard) > _QUIET:
-                # Its thread can be waiting for a first line that never comes, so it is not joined.
                 reader.stop()
-                self._ended.append(reader)
+                # Its thread can be waiting for a first line that never comes.
+                self._note_end(reader)
 
     def _open(self, pod: LogPod) -> None:
         # The log of a later pod is new from its beginning.
-        window = self.request.window if pod.uid in self._first else Window()
-        reader = LogReader(self._own, pod, self.namespace, window, give=self.channel.put, tell=self.say)
+        window = self._request.window if pod.uid in self._first else Window()
+        reader = LogReader(self._api, pod, self._namespace, window, tell=self.put)
         self._readers[pod.uid] = reader
         self._progress.open.add(pod.uid)
         self._progress.last[pod.task] = pod
         threading.Thread(target=self._run, args=(reader,), daemon=True, name=f"log-of-{pod.name}").start()
-
-    def _run(self, reader: LogReader) -> None:
-        try:
-            reader.run()
-        finally:
-            with self._lock:
-                self._ended.append(reader)
-            self._woken.set()
-
-
-def log_batches(
-    api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
-) -> Iterator[list[LogLine]]:
-    """Return the lines of tasks' logs; see Client.logs."""
-    way = LogFollowing if request.follow else LogTurns
-    return way(api, name, namespace, request, tell).batches()

@@ -25,13 +25,7 @@ _MOST_BYTES: Final = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file.
-
-    Attributes:
-        body: the object.
-        source: the file, for messages.
-        line: the line of the file where it begins, from 1 on; 0 if it is not from a file.
-    """
+    """One object of a file: its body, and where it begins; line 0 means that it is not from a file."""
 
     body: Object
     source: str
@@ -40,7 +34,6 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """Its kind, "" if it is missing."""
         return _text(self.body.get("kind"))
 
     @property
@@ -51,7 +44,6 @@ class Manifest:
 
     @property
     def namespace(self) -> str | None:
-        """Its namespace, None if it is missing."""
         about = self.body.get("metadata")
         return (_text(about.get("namespace")) or None) if isinstance(about, Mapping) else None
 
@@ -133,9 +125,7 @@ def _no_cluster(others: Sequence[Manifest]) -> ManifestError:
     if any(one.kind == "TFJob" for one in others):
         return ManifestError("no TFCluster found, but:", told, hint="Convert it first: tfcluster convert -f FILE")
     hint = "Create one with `tfcluster create NAME …`, or name another file with -f."
-    if not told:
-        return ManifestError("no TFCluster found: the input is empty", hint=hint)
-    return ManifestError("no TFCluster found, but:", told, hint=hint)
+    return ManifestError("no TFCluster found" + (", but:" if told else ": the input is empty"), told, hint=hint)
 
 
 def _text(value: Any) -> str:

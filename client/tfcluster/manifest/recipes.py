@@ -15,14 +15,14 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
+from tfcluster.manifest.python import Isolation, Job, TFCluster
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, WORKER
 
 Object = dict[str, Any]
 
 PS: Final = "ps"
 PROGRAM_FOLDER: Final = "/opt/program"
-_PROGRAM_VOLUME: Final = "program"
 #: A ConfigMap can have 1 MiB, including its own fields.
 LARGEST_PROGRAM: Final = 1_000_000
 
@@ -33,15 +33,6 @@ class Program:
 
     file: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A PersistentVolumeClaim and its mount path."""
-
-    claim: str
-    path: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +54,8 @@ class Recipe:
     cpu: str = "500m"
     memory: str = "2Gi"
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[Mount] = ()
+    #: Mount paths, each with the source of its volume.
+    mounts: Sequence[tuple[str, Mapping[str, Any]]] = ()
     isolation: bool = False
     port: int | None = None
     restart_policy: str | None = None
@@ -93,22 +85,20 @@ Comments = Mapping[str, str]
 def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
     _check(recipe)
     comments: dict[str, str] = {}
-    spec: Object = {}
+    isolation = None
     if recipe.isolation:
         # Equal workers all see each other, and then the filters would not separate any tasks.
-        spec["isolation"] = {"mode": "DeviceFilters" if recipe.driven else "Cluster"}
+        isolation = Isolation(mode="DeviceFilters" if recipe.driven else "Cluster")
         comments["isolation"] = "Only tasks that see each other reach each other, where the network enforces it."
-    if recipe.port is not None:
-        spec["port"] = recipe.port
-    jobs = dict(_jobs(recipe, comments))
-    about = {"name": recipe.name, **({"namespace": recipe.namespace} if recipe.namespace else {})}
-    manifest = {
-        "apiVersion": naming.API_VERSION,
-        "kind": naming.KIND,
-        "metadata": about,
-        "spec": {**spec, "jobs": jobs},
-    }
-    return manifest, comments
+    cluster = TFCluster(
+        recipe.name,
+        recipe.image,
+        namespace=recipe.namespace,
+        port=recipe.port,
+        isolation=isolation,
+        jobs=_jobs(recipe, comments),
+    )
+    return cluster.to_manifest(), comments
 
 
 def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Object | None:
@@ -143,75 +133,56 @@ def _check(recipe: Recipe) -> None:
         found.append("no worker or chief runs the program: use --workers 1 or more")
     if recipe.max_workers is not None and recipe.max_workers < recipe.workers:
         found.append(f"--max-workers {recipe.max_workers} is below --workers {recipe.workers}")
-    paths = [mount.path for mount in recipe.mounts]
+    paths = [path for path, _ in recipe.mounts] + ([] if recipe.program is None else [PROGRAM_FOLDER])
     found += [f"--data mounts two volumes at {path}" for path in sorted({one for one in paths if paths.count(one) > 1})]
     if found:
         raise ManifestError(f"the options of {recipe.name} are invalid:", found)
 
 
-def _jobs(recipe: Recipe, comments: dict[str, str]) -> Sequence[tuple[str, Object]]:
-    jobs: list[tuple[str, Object]] = []
-    policy = {"restartPolicy": recipe.restart_policy} if recipe.restart_policy else {}
+def _jobs(recipe: Recipe, comments: dict[str, str]) -> dict[str, Job]:
+    jobs: dict[str, Job] = {}
+    policy, driven = recipe.restart_policy, recipe.driven
     # Equal tasks cannot continue without one of them, so they restart together, if they restart at all.
-    together = {} if recipe.driven or recipe.restart_policy == "Never" else {"restartScope": "Cluster"}
-    runs = _template(recipe, program=True, gpus=0 if recipe.driven else recipe.gpus)
-    serves = _template(recipe, program=not recipe.driven, gpus=recipe.gpus)
+    runs: dict[str, Any] = {
+        "restart_policy": policy,
+        "restart_scope": None if driven or policy == "Never" else "Cluster",
+    }
+    serves = {"program": False} if driven else runs
     if recipe.has_chief:
-        jobs.append((CHIEF, {**policy, **together, "template": runs}))
+        jobs[CHIEF] = _job(recipe, gpus=0 if driven else recipe.gpus, **runs)
         comments[CHIEF] = (
             "The chief runs the program and drives the others. The cluster succeeds when it completes."
-            if recipe.driven
+            if driven
             else "The chief is the first of the workers. The cluster succeeds when it completes."
         )
-    server = {"taskServer": True} if recipe.driven else {}
-    worker: Object = {"replicas": recipe.workers}
-    if recipe.max_workers is not None:
-        worker["maxReplicas"] = recipe.max_workers
-    filters = {"deviceFilters": [f"/job:{PS}", f"/job:{CHIEF}"]} if recipe.driven else {}
-    own_policy = {} if recipe.driven else policy
-    if recipe.workers or recipe.driven:
-        jobs.append((WORKER, {**worker, **server, **filters, **own_policy, **together, "template": serves}))
+    if recipe.workers or driven:
+        filters = [f"/job:{PS}", f"/job:{CHIEF}"] if driven else None
+        numbers: dict[str, Any] = {"replicas": recipe.workers, "max_replicas": recipe.max_workers}
+        jobs[WORKER] = _job(recipe, gpus=recipe.gpus, device_filters=filters, **numbers, **serves)
     comments[WORKER] = (
         "Workers see the ps and the chief, and not each other. They run TensorFlow's server (taskServer)."
-        if recipe.driven
+        if driven
         else "Every task runs the program and sees the others. If one fails, all restart together."
     )
     if recipe.ps:
-        filters = {"deviceFilters": [f"/job:{WORKER}", f"/job:{CHIEF}"]} if recipe.driven else {}
-        template = _template(recipe, program=not recipe.driven, gpus=0)
-        jobs.append((PS, {"replicas": recipe.ps, **server, **filters, **own_policy, **together, "template": template}))
+        filters = [f"/job:{WORKER}", f"/job:{CHIEF}"] if driven else None
+        jobs[PS] = _job(recipe, replicas=recipe.ps, device_filters=filters, **serves)
         comments[PS] = "Parameter servers hold the variables."
     if recipe.evaluator:
-        template = _template(recipe, program=True, gpus=0)
-        jobs.append((EVALUATOR, {**policy, "template": template}))
+        jobs[EVALUATOR] = _job(recipe, restart_policy=policy)
         comments[EVALUATOR] = "The evaluator runs the same program; TFClusterResolver().task_type tells it what it is."
     if not recipe.mounts:
         comments["volumes"] = "No file survives its pod. For checkpoints, mount a volume: --data CLAIM:/checkpoints."
     return jobs
 
 
-def _template(recipe: Recipe, *, program: bool, gpus: int) -> Object:
-    container: Object = {"name": MAIN_CONTAINER, "image": recipe.image}
-    if program:
-        container["command"] = _command(recipe)
-    if recipe.env:
-        container["env"] = [{"name": name, "value": value} for name, value in recipe.env.items()]
-    limits: Object = {"memory": recipe.memory, **({recipe.gpu_resource: gpus} if gpus else {})}
-    container["resources"] = {"requests": {"cpu": recipe.cpu, "memory": recipe.memory}, "limits": limits}
-    mounts = [
-        {"name": f"data-{number}", "mountPath": mount.path, **({"readOnly": True} if mount.read_only else {})}
-        for number, mount in enumerate(recipe.mounts)
-    ]
-    volumes: list[Object] = [
-        {"name": f"data-{number}", "persistentVolumeClaim": {"claimName": mount.claim}}
-        for number, mount in enumerate(recipe.mounts)
-    ]
+def _job(recipe: Recipe, *, program: bool = True, gpus: int = 0, **fields: Any) -> Job:
+    """Declare a job whose tasks run the program, or TensorFlow's server."""
+    volumes = dict(recipe.mounts)
     if program and recipe.program is not None:
-        mounts.append({"name": _PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": True})
-        volumes.append({"name": _PROGRAM_VOLUME, "configMap": {"name": recipe.config_map}})
-    if mounts:
-        container["volumeMounts"] = mounts
-    return {"spec": {"containers": [container], **({"volumes": volumes} if volumes else {})}}
+        volumes[PROGRAM_FOLDER] = {"configMap": {"name": recipe.config_map}}
+    fields |= {"env": recipe.env, "cpu": recipe.cpu, "memory": recipe.memory, "gpu_resource": recipe.gpu_resource}
+    return Job(command=_command(recipe) if program else None, gpus=gpus, volumes=volumes, **fields)
 
 
 def _command(recipe: Recipe) -> list[str]:

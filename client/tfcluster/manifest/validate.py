@@ -20,8 +20,9 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.rules import Schema, Where, broken
-from tfcluster.manifest.shaping import shape
+from tfcluster.manifest.shaping import nodes, shape
 from tfcluster.tasks import name_of
+from tfcluster.terminal import brief, spelled
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import TFCluster
@@ -44,7 +45,6 @@ def schema() -> Schema:
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 #: The messages of some rules begin with the path of the field.
 _OWN_PATH: Final = re.compile(r"((?:spec|metadata)\.[\w.\[\]]+(?:, spec\.[\w.]+)*)(?:: | (?=name each other))")
-_SHOWN: Final = 60
 NO_FIELD: Final = "this field does not exist"
 _QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
@@ -56,15 +56,9 @@ class Problem(NamedTuple):
     words: str
 
     def __str__(self) -> str:
-        path = spell(self.where)
+        path = spelled(self.where) or "the object"
         # The messages of some rules begin with a path that the schema does not use, such as spec.jobs."1".
         return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
-
-
-def spell(where: Where) -> str:
-    """Format a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
-    return "".join(steps).removeprefix(".") or "the object"
 
 
 def read_path(text: str) -> Where:
@@ -86,13 +80,14 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without its status, as the API server would store it."""
     kept = {key: value for key, value in body.items() if key != "status"}
-    return shape(schema(), without_nulls(schema(), kept))
+    return shape(schema(), kept)
 
 
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
     """Validate only against the schema, because the API server can already have values for missing fields."""
     kept = {key: value for key, value in body.items() if key != "status"}
-    found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+    errors = _validator().iter_errors(without_nulls(schema(), kept))
+    found = [*_of_the_object(body), *(Problem(tuple(error.absolute_path), _words_of(error)) for error in errors)]
     told = {one.where for one in found}
     return [*found, *(one for one in _of_numbers(kept) if one.where not in told)]
 
@@ -126,7 +121,7 @@ def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("metadata", "name"), "give the cluster a name")
     namespace = about.get("namespace")
     if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
-        yield Problem(("metadata", "namespace"), f"{_shown(namespace)} cannot name a namespace")
+        yield Problem(("metadata", "namespace"), f"{brief(namespace)} cannot name a namespace")
     for key in about:
         if key not in _METADATA:
             yield Problem(("metadata", key), _unknown(key, _METADATA))
@@ -145,27 +140,17 @@ def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
         if not isinstance(value, str):
             yield Problem((*where, key), _wrong_type("string", value))
         elif where[-1] == "labels" and value and not (_NAME.fullmatch(value) and len(value) <= 63):
-            yield Problem((*where, key), f"{_shown(value)} is not a label: use up to 63 letters, digits and -_.")
+            yield Problem((*where, key), f"{brief(value)} is not a label: use up to 63 letters, digits and -_.")
 
 
-def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
+def _of_numbers(body: Mapping[str, Any]) -> Iterator[Problem]:
     """Return the numbers that every API server rejects, independent of the schema."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _of_numbers(inner, (*where, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _of_numbers(inner, (*where, index))
-    elif isinstance(value, int | float) and not -_INT64 <= value < _INT64:
-        yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
+    for where, value in nodes(body):
+        if isinstance(value, int | float) and not -_INT64 <= value < _INT64:
+            yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
 
 
 # --- the schema
-
-
-def _structural(body: Mapping[str, Any]) -> Iterator[Problem]:
-    for error in _validator().iter_errors(body):
-        yield Problem(tuple(error.absolute_path), _words_of(error))
 
 
 @cache
@@ -236,7 +221,7 @@ def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
 
 
 def _out_of_range(value: float, bound: int) -> str:
-    return f"{_shown(value)} is out of range: write a number from {-bound} to {bound - 1}"
+    return f"{brief(value)} is out of range: write a number from {-bound} to {bound - 1}"
 
 
 def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
@@ -253,7 +238,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
         name = json.dumps(same, sort_keys=True)
         if name in seen:
             what = (
-                ", ".join(f"{key} {_shown(one)}" for key, one in zip(keys, same, strict=True)) if keys else _shown(item)
+                ", ".join(f"{key} {brief(one)}" for key, one in zip(keys, same, strict=True)) if keys else brief(item)
             )
             yield _error_at(index, f"{what} stands twice in the list: take one out")
         seen.add(name)
@@ -289,7 +274,7 @@ _KINDS: Final = {
 
 
 def _wrong_type(kind: str, value: Any) -> str:
-    words = f"this must be {_KINDS[kind]}, and is {_shown(value)}"
+    words = f"this must be {_KINDS[kind]}, and is {brief(value)}"
     if "string" in kind and isinstance(value, bool | int | float):
         return f"{words}: put it in quotes"
     if kind in {"integer", "boolean"} and isinstance(value, str):
@@ -303,11 +288,11 @@ def _unknown(key: str, known: Any) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
-    "enum": lambda wanted, found: f"{_shown(found)} is none of {', '.join(map(str, wanted))}",
+    "enum": lambda wanted, found: f"{brief(found)} is none of {', '.join(map(str, wanted))}",
     "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
     "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",
-    "maxLength": lambda wanted, found: f"{_shown(found)} is longer than {wanted} characters",
-    "pattern": lambda wanted, found: f"{_shown(found)} {_of_form(wanted)}",
+    "maxLength": lambda wanted, found: f"{brief(found)} is longer than {wanted} characters",
+    "pattern": lambda wanted, found: f"{brief(found)} {_of_form(wanted)}",
     "minItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at least",
     "maxItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
     "maxProperties": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
@@ -323,11 +308,6 @@ def _of_form(pattern: str) -> str:
 def _words_of(error: ValidationError) -> str:
     words = _WORDS.get(str(error.validator))
     return error.message if words is None else words(error.validator_value, error.instance)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 Object = dict[str, Any]
@@ -352,11 +332,8 @@ def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
 
 
 def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
-    try:
-        return parse(body)
-    except InvalidSpecError:
-        refuse(manifest, unreadable(body))
-        raise
+    refuse(manifest, unreadable(body))
+    return parse(body)
 
 
 def unreadable(body: Mapping[str, Any]) -> list[Problem]:
@@ -370,7 +347,6 @@ def unreadable(body: Mapping[str, Any]) -> list[Problem]:
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
-    """Return a TFCluster as the API server would store it."""
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -101,10 +101,8 @@ def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[Pod
     for job in after.cluster.jobs:
         was = None if before is None or resumed else before.cluster.job(job.name)
         declared = 0 if was is None else was.replicas
-        new = [
-            place.task.index for place in after.of(job) if place.task.index >= declared and place.stage is Stage.MISSING
-        ]
-        if new:
+        missing = [place.task.index for place in after.of(job) if place.stage is Stage.MISSING]
+        if new := [index for index in missing if index >= declared]:
             words = f"when {', '.join(job.start_after)} is ready (startAfter)" if job.start_after else ""
             found.append(PodChange("create", job.name, tuple(new), reasons.CREATED, words))
     return found
@@ -150,12 +148,8 @@ def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodCha
     was = () if before is None or (former := before.cluster.job(job.name)) is None else rollout_of(before, former).old
     under_way = {place.name for place in was}
     field = edited_field(None if before is None else before.declared, after.declared, job.name) or "template"
-    for late, places in (
-        (True, [p for p in old if p.name in under_way]),
-        (False, [p for p in old if p.name not in under_way]),
-    ):
-        if places:
-            indices = [place.task.index for place in places]
+    for late in (True, False):
+        if indices := [place.task.index for place in old if (place.name in under_way) == late]:
             yield _replacement(after.cluster, job, indices, field, under_way=late)
 
 
@@ -173,10 +167,7 @@ def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *
     return PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words, field)
 
 
-Tasks = tuple[tuple[str, int], ...]
-
-
-def spell_tasks(tasks: Tasks) -> str:
+def spell_tasks(tasks: Iterable[tuple[str, int]]) -> str:
     """Format tasks in short, such as ``ps-0, worker-2..5``."""
     runs: list[tuple[str, int, int]] = []
     for job, index in sorted(tasks):
@@ -190,7 +181,7 @@ def spell_tasks(tasks: Tasks) -> str:
 Object = dict[str, Any]
 
 
-def merge(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:
+def _merged(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:
     """Return what the API server would make of a TFCluster, with a dry run."""
     try:
         body, _ = api.apply(TFCLUSTERS, wanted, namespace, dry_run=True)
@@ -237,7 +228,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     # The API server has the fields that an edit omits; the control plane of a local run does not evaluate rules.
     refuse(manifest, problems(manifest.body) if live is None else misfits(manifest.body))
     notes: list[str] = []
-    merged = merge(api, manifest.body, namespace, notes)
+    merged = _merged(api, manifest.body, namespace, notes)
     refuse(manifest, problems(merged, live))
     fields = () if live is None else tuple(changes(_declared(live), _declared(merged)))
     notes += _notes(live, merged)
@@ -283,9 +274,8 @@ def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *
             if error.status != 403 and (resource is not WORKLOADS or error.status != 404):
                 raise
             unread[resource.plural] = str(error)
-            notes.append(
-                f"you are not allowed to list {resource.plural} here, so what becomes of them is not shown in full"
-            )
+            words = f"you are not allowed to list {resource.plural} here"
+            notes.append(f"{words}, so what becomes of them is not shown in full")
             return []
 
     found = {
@@ -315,11 +305,8 @@ def _of_the_life(cluster: TFCluster, known: ledger.Ledger, exists: bool) -> Iter
     if known.verdict is not None:
         yield f"it has finished ({known.verdict.kind}): its pods are left as they are, whatever its templates say"
     elif cluster.suspend:
-        yield (
-            "it is suspended: its pods are created when it is resumed"
-            if exists
-            else "it begins suspended, without pods"
-        )
+        words = "it is suspended: its pods are created when it is resumed"
+        yield words if exists else "it begins suspended, without pods"
 
 
 def _of_the_queue(after: Roster) -> Iterator[str]:
@@ -352,9 +339,8 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
         old = had.get(kind, {})
         for name in sorted({*old, *wanted}):
             if old.get(name) != wanted.get(name):
-                yield ObjectChange(
-                    "delete" if name not in wanted else "change" if name in old else "create", kind, name
-                )
+                what = "delete" if name not in wanted else "change" if name in old else "create"
+                yield ObjectChange(what, kind, name)
 
 
 def _digests(roster: Roster) -> dict[str, dict[str, str]]:

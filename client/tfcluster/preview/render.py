@@ -31,14 +31,7 @@ _WHENEVER: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """The view of some tasks of one job: the file that they read.
-
-    Attributes:
-        job: the job.
-        tasks: the indices of the tasks that read it.
-        file: the name of the file.
-        view: its content.
-    """
+    """The view of some tasks of one job, by their indices, and the file in which they read it."""
 
     job: str
     tasks: tuple[int, ...]

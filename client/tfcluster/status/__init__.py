@@ -1,1 +1,1 @@
-"""The state of TFClusters and their tasks, as values, text and documents."""
+"""The state of TFClusters and their tasks, as values and text."""

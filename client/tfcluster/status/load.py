@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tfcluster.errors import RefusedError
-from tfcluster.kube.api import CONFIG_MAPS, PODS, TFCLUSTERS, KubernetesApi, Object
-from tfcluster.kube.watch import Found, Selection, snapshots
+from tfcluster.kube.api import CONFIG_MAPS, PODS, TFCLUSTERS, KubernetesApi, Object, Selection
+from tfcluster.kube.watch import Found, snapshots
 from tfcluster.status.picture import Picture, picture_of
 from tfcluster_operator.declaration import naming
 
@@ -17,11 +17,6 @@ def look(api: KubernetesApi, name: str, namespace: str | None = None) -> tuple[O
     body = api.cluster(name, namespace)
     pods, config_maps = (_listed(api, selection) for selection in _parts(name, body["metadata"]["namespace"]))
     return body, _picture(body, pods, config_maps)
-
-
-def look_at_all(api: KubernetesApi, namespace: str | None) -> list[Picture]:
-    """Read all clusters of a namespace with one request."""
-    return _pictures(api.list(TFCLUSTERS, namespace))
 
 
 def watch(api: KubernetesApi, name: str, *, tick: float | None) -> Iterator[Picture | None]:
@@ -44,10 +39,10 @@ def watch_all(api: KubernetesApi, namespace: str | None, *, tick: float | None) 
     for (found,) in snapshots(api, [Selection(TFCLUSTERS, namespace)], tick=tick):
         if found.refused is not None:
             raise found.refused
-        yield _pictures(found.objects), "".join(_old(found))
+        yield pictures_of(found.objects), "".join(_old(found))
 
 
-def _pictures(bodies: Sequence[Object]) -> list[Picture]:
+def pictures_of(bodies: Sequence[Object]) -> list[Picture]:
     return sorted((picture_of(one, now=time.time()) for one in bodies), key=lambda one: (one.namespace, one.name))
 
 

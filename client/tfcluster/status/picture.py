@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from tfcluster.kube.api import seconds_of
 from tfcluster.kube.observed import observe_pods
-from tfcluster.status.standing import Standing, standing_of
 from tfcluster.tasks import spell
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import ledger as ledgers
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.ending import Ending, words_for
@@ -29,6 +28,7 @@ from tfcluster_operator.life.start_order import awaited_jobs
 from tfcluster_operator.objects.config_map import read_file
 from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.report.conditions import by_type
 from tfcluster_operator.report.status import waiting_since
 from tfcluster_resolver import contract
 
@@ -37,6 +37,65 @@ GOOD: Final = frozenset({"Ready", "Completed", "Suspended", "CleanedUp"})
 #: States of tasks with a problem.
 BAD: Final = frozenset({"Failed", "BackingOff", "NameTaken", "StuckTerminating", "Disrupted"})
 _PLAIN: Final = {Stage.SERVING: "Ready", Stage.COMPLETED: "Completed"}
+
+
+#: The conditions that are not reported while they have this status.
+_AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "NameConflict": "False"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of a TFCluster in one word, its main reason and message, and the other conditions with a problem.
+
+    "Updating" means that the operator has not seen the newest edit, "Unseen" that it has not seen the TFCluster.
+    """
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def standing_of(body: Mapping[str, Any]) -> Standing:
+    metadata, status = body["metadata"], body.get("status") or {}
+    conditions = by_type(status)
+    ready = conditions.get("Ready", {})
+    reason, message = str(ready.get("reason", "")), clean(ready.get("message", ""))
+    notices = tuple(_notices(conditions))
+    if "deletionTimestamp" in metadata:
+        keepers = ", ".join(metadata.get("finalizers") or ())
+        kept = f"it is being deleted; its finalizers keep it: {keepers}" if keepers else "it is being deleted"
+        return Standing("Deleting", reasons.DELETING, kept, notices)
+    if not is_ours(body):
+        words = f"spec.managedBy leaves it to {clean(body['spec']['managedBy'])}; the operator does nothing for it"
+        return Standing("Elsewhere", "", words)
+    if not ready:
+        words = "no operator has looked at it yet; if that lasts, `tfcluster doctor` says why"
+        return Standing("Unseen", "", words)
+    for kind in (FAILED, SUCCEEDED):
+        if _is_true(conditions, kind):
+            verdict = conditions[kind]
+            return Standing(kind, str(verdict.get("reason", "")), clean(verdict.get("message", "")), notices)
+    seen, newest = status.get("observedGeneration") or 0, metadata.get("generation") or 0
+    if seen < newest:
+        words = f"the operator has not seen generation {newest} yet; of generation {seen} it says {reason}: {message}"
+        return Standing("Updating", reason, words, notices)
+    true = [kind for kind in ("Ready", "Stalled", "Suspended") if _is_true(conditions, kind)]
+    if reason != reasons.SUSPENDED:  # a cluster that waits in its queue has the condition, too
+        true = [kind for kind in true if kind != "Suspended"]
+    return Standing(true[0] if true else "NotReady", reason, message, notices)
+
+
+def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
+    return conditions.get(kind, {}).get("status") == "True"
+
+
+def _notices(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    said = conditions.get("Ready", {}).get("message")
+    for kind, good in _AS_IT_SHOULD_BE.items():
+        one = conditions.get(kind, {})
+        if one and one.get("status") != good and one.get("message") != said:
+            yield f"{one.get('reason', kind)}: {clean(one.get('message', ''))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +156,7 @@ class TaskPicture:
 
 @dataclass(frozen=True, slots=True)
 class TaskDrawing:
-    """Builds the pictures of a cluster's tasks: ``created`` by pod, ``files`` the published views, None if unreadable.
-
-    ``gangs`` are those of the cluster, as far as its pods show them.
-    """
+    """Builds the pictures of tasks: ``created`` by pod, ``files`` the published views, None if unreadable."""
 
     roster: Roster
     ledger: Ledger
@@ -125,15 +181,10 @@ class TaskDrawing:
             restarts=self._restarts(place),
         )
 
-    def without_quota(self, job: Job, index: int) -> TaskPicture:
-        """Return the picture of a declared task without quota."""
-        return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
-
-    def _in_the_queue(self) -> str:
-        return f"queue {self.roster.declared.queue} has granted it no quota yet"
+    def without_quota(self) -> tuple[str, str]:
+        return reasons.WAITING_FOR_QUOTA, f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
-        """Return the picture of a pod that does not belong to a declared task."""
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
         index = int(label) if label.isascii() and label.isdecimal() else -1
         leaves = pod.surplus_since + job.drain_timeout_seconds
@@ -141,7 +192,7 @@ class TaskDrawing:
         if pod.meta.terminating:
             cause += ", and its pod is being deleted"
         elif pod.surplus_since:
-            cause += f"; its pod is deleted at {ledgers.timestamp(leaves)[11:19]} UTC"
+            cause += f"; its pod is deleted at {_clock(leaves)}"
         return TaskPicture(job.name, index, "Draining", cause, **self._of_pod(job, index, pod))
 
     def _of_pod(self, job: Job, index: int, pod: Pod) -> dict[str, Any]:
@@ -176,7 +227,6 @@ class TaskDrawing:
         return max(0.0 if failing is None else failing.retry_at, record.restart_at)
 
     def _state(self, job: Job, place: Place, due: float) -> tuple[str, str]:
-        """Return the state of a task, and the reason for it."""
         pod = place.own
         if place.stage in _PLAIN:
             return _PLAIN[place.stage], ""
@@ -203,17 +253,16 @@ class TaskDrawing:
         if place.ending is Ending.DISRUPTED:
             return "Disrupted", pod.trouble or pod.reason or "its node ended it"
         if due > self.now and self.ledger.verdict is None:
-            return reasons.BACKING_OFF, f"{words_for(pod)}; {_at(due)}"
+            return reasons.BACKING_OFF, f"{words_for(pod)}; next try at {_clock(due)}"
         return "Failed", words_for(pod)
 
     def _without_pod(self, job: Job, due: float) -> tuple[str, str]:
         if self.ledger.verdict is not None:
             return "CleanedUp", ""
         if self.roster.cluster.suspend:
-            by_user = self.roster.declared.suspend
-            return ("Suspended", "") if by_user else (reasons.WAITING_FOR_QUOTA, self._in_the_queue())
+            return ("Suspended", "") if self.roster.declared.suspend else self.without_quota()
         if due > self.now:
-            return reasons.BACKING_OFF, _at(due)
+            return reasons.BACKING_OFF, f"next try at {_clock(due)}"
         if before := awaited_jobs(self.roster, job, self.ledger):
             return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(before)}"
         if waited_for := awaited(self.gangs, job):
@@ -226,26 +275,21 @@ def _silent(job: Job) -> str:
     return "it runs, and its readiness probe has not succeeded yet" if probed else "it runs, and is not ready yet"
 
 
-def _at(due: float) -> str:
-    return f"next try at {ledgers.timestamp(due)[11:19]} UTC"
+def _clock(seconds: float) -> str:
+    return f"{ledgers.timestamp(seconds)[11:19]} UTC"
 
 
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
-    limits, runs = job.limits(), pod.phase == "Running"
+    if pod.phase != "Running":
+        return {resource: Devices(count) for resource, count in job.limits().items()}
     healthy = pod.devices or {}
-    return {
-        resource: Devices(count, count if runs else None, healthy.get(resource, count) if runs else None)
-        for resource, count in limits.items()
-    }
+    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """One job: its tasks, and its counts as the status has them.
-
-    ``ready`` and ``completed`` are counted from the pods; where pods cannot be listed, from the status.
-    """
+    """One job; ``ready`` and ``completed`` are counted from the pods, without them taken from the status."""
 
     name: str
     desired: int
@@ -278,7 +322,6 @@ class Picture:
     restarts: int
     backoff_limit: int | None
     created: float
-    started: float
     finished: float
     waiting_since: float
     deadline: float
@@ -289,7 +332,6 @@ class Picture:
     gaps: tuple[str, ...] = ()
 
     def tasks(self) -> Iterator[TaskPicture]:
-        """Return every task, in the order of the jobs."""
         for job in self.jobs:
             yield from job.tasks
 
@@ -323,7 +365,6 @@ def picture_of(
         restarts=int(status.get("restarts") or 0),
         backoff_limit=spec.get("backoffLimit"),
         created=seconds_of(metadata.get("creationTimestamp")),
-        started=started,
         finished=finished,
         waiting_since=seconds_of(waiting_since(status)),
         deadline=_after(started, spec.get("activeDeadlineSeconds")) if not finished else 0.0,
@@ -379,23 +420,15 @@ def _jobs(
         now,
         gangs_of(roster, ledger),
     )
-    surplus = _surplus(roster)
-    return tuple(
-        _job(
-            job.name,
-            told.get(job.name) or {},
-            (
-                *(drawing.task(job, place) for place in roster.of(job)),
-                *(drawing.without_quota(job, index) for index in range(len(roster.of(job)), job.replicas)),
-                *sorted(
-                    (drawing.surplus(job, pod) for pod in surplus if pod.meta.labels.get(naming.LABEL_JOB) == job.name),
-                    key=lambda one: one.index,
-                ),
-            ),
-            job.replicas,
-        )
-        for job in cluster.jobs
-    )
+    found = []
+    for job in cluster.jobs:
+        tasks = [drawing.task(job, place) for place in roster.of(job)]
+        waiting = range(len(tasks), job.replicas)
+        tasks += [TaskPicture(job.name, index, *drawing.without_quota()) for index in waiting]
+        surplus = (pod for pod in _surplus(roster) if pod.meta.labels.get(naming.LABEL_JOB) == job.name)
+        tasks += sorted((drawing.surplus(job, pod) for pod in surplus), key=lambda one: one.index)
+        found.append(_job(job.name, told.get(job.name) or {}, tuple(tasks), job.replicas))
+    return tuple(found)
 
 
 def _surplus(roster: Roster) -> list[Pod]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from rich.cells import cell_len
@@ -98,23 +99,6 @@ _TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", 
 _DISPENSABLE: Final = ("POD", "AGE", "NODE", "RESTARTS", "DEVICES", "VIEW")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Neighbouring tasks that are alike, or a single task."""
-
-    tasks: Sequence[TaskPicture]
-
-    @property
-    def first(self) -> TaskPicture:
-        return self.tasks[0]
-
-    @property
-    def name(self) -> str:
-        dash = "-" if len(self.tasks) == 1 else " "
-        last = f"–{self.tasks[-1].index}" if len(self.tasks) > 1 else ""  # noqa: RUF001 - an en dash joins numbers
-        return f"{self.first.job}{dash}{self.first.index}{last}"
-
-
 def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
     lines = [*_heading(picture, paper, now), Text()]
     many = sum(len(job.tasks) for job in picture.jobs) > fold
@@ -128,17 +112,10 @@ def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespac
         standing = one.standing
         fine = standing.state in {"Ready", "Succeeded", "Suspended"} and not standing.notices
         cause = "" if fine else "; ".join(filter(None, [_reason(one), *standing.notices]))
-        cells = [
-            *((Text(one.namespace),) if namespaces else ()),
-            Text(one.name),
-            Text(standing.state, style=style_of(standing.state)),
-            Text(one.ready),
-            Text(str(one.restarts)),
-            Text(str(one.epoch)),
-            Text(age(now - one.created)),
-            Text(cause),
-        ]
-        rows.append(cells)
+        names = [one.namespace, one.name] if namespaces else [one.name]
+        rest = (one.ready, str(one.restarts), str(one.epoch), age(now - one.created), cause)
+        state = Text(standing.state, style=style_of(standing.state))
+        rows.append([*map(Text, names), state, *map(Text, rest)])
     return columns(rows, paper, can_go=("EPOCH", "AGE", "RESTARTS", "READY"))
 
 
@@ -174,10 +151,8 @@ def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
     yield from wrap(title, paper)
     if standing.state != "Ready" and _reason(picture):
         yield from wrap(Text(_reason(picture)), paper, "  ")
-    for notice in standing.notices:
-        yield from wrap(Text(notice, style="yellow"), paper, "  ")
-    for gap in picture.gaps:
-        yield from wrap(Text(gap, style="yellow"), paper, "  ")
+    for words in (*standing.notices, *picture.gaps):
+        yield from wrap(Text(words, style="yellow"), paper, "  ")
     yield from wrap(Text(", ".join(_facts(picture, now))), paper, "  ")
     last = picture.last_restart
     if last:
@@ -220,7 +195,7 @@ def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Tex
         for position, run in enumerate(runs):
             guide, stem = _GUIDES[paper.fancy, position == len(runs) - 1]
             rows.append(_cells(run, now, guide))
-            below[len(rows) - 1] = stem, list(_words(run.first))
+            below[len(rows) - 1] = stem, list(_words(run[0]))
     drawn: list[Text] = []
     for number, line in enumerate(columns(rows, paper, can_go=_DISPENSABLE)):
         if number == 0 and not line.plain:
@@ -240,22 +215,12 @@ def _counts(job: JobPicture) -> str:
     return ", ".join(parts)
 
 
-def _runs(tasks: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
-    """Return the tasks, neighbours that are alike as one if there are many."""
-    alike: list[TaskPicture] = []
-    for task in tasks:
-        if alike and (_likeness(alike[-1]) != _likeness(task) or task.index != alike[-1].index + 1):
-            yield from _folded(alike, many=many)
-            alike = []
-        alike.append(task)
-    yield from _folded(alike, many=many)
-
-
-def _folded(alike: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
-    if many and len(alike) >= _LEAST_FOLDED:
-        yield _Run(alike)
-    else:
-        yield from (_Run([task]) for task in alike)
+def _runs(tasks: Sequence[TaskPicture], *, many: bool) -> Iterator[list[TaskPicture]]:
+    """Return the tasks, neighbours that are alike together if there are many."""
+    # The indices of neighbours grow as their positions do.
+    for _, group in groupby(enumerate(tasks), lambda one: (_likeness(one[1]), one[1].index - one[0])):
+        alike = [task for _, task in group]
+        yield from [alike] if many and len(alike) >= _LEAST_FOLDED else ([task] for task in alike)
 
 
 def _likeness(task: TaskPicture) -> tuple[object, ...]:
@@ -265,13 +230,14 @@ def _likeness(task: TaskPicture) -> tuple[object, ...]:
     return task.state, cause, task.restarts, task.view, task.outdated, len(task.kept), devices
 
 
-def _cells(run: _Run, now: float, guide: str) -> list[Text]:
-    task, several = run.first, len(run.tasks) > 1
-    nodes = sorted({one.node for one in run.tasks if one.node})
-    oldest = min((one.since for one in run.tasks if one.since), default=0.0)
+def _cells(run: Sequence[TaskPicture], now: float, guide: str) -> list[Text]:
+    task, several = run[0], len(run) > 1
+    name = f"{task.job} {task.index}–{run[-1].index}" if several else f"{task.job}-{task.index}"  # noqa: RUF001 - joins
+    nodes = sorted({one.node for one in run if one.node})
+    oldest = min((one.since for one in run if one.since), default=0.0)
     return [
-        Text(f"{guide}{run.name}"),
-        Text(task.state + (f" ×{len(run.tasks)}" if several else ""), style=style_of(task.state)),  # noqa: RUF001 - times
+        Text(f"{guide}{name}"),
+        Text(task.state + (f" ×{len(run)}" if several else ""), style=style_of(task.state)),  # noqa: RUF001 - times
         Text("" if several else task.pod),
         Text(nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else ""),
         Text(age(now - oldest) if oldest else ""),

@@ -278,13 +278,27 @@ ODD = [
 ]
 
 
-def test_gang_is_lost_leaf_by_leaf():
-    policy = {"minAvailable": 3, "queue": "q", "minResources": {"cpu": 1}, "priorityClass": "p"}
-    conversion = convert(tfjob(runPolicy={"schedulingPolicy": {**policy, "scheduleTimeoutSeconds": 9}}))
-    lost = {one.path[-1]: one.words for one in conversion.of(Outcome.LOSSY)}
-    assert {*policy, "scheduleTimeoutSeconds"} <= lost.keys()
-    assert all("PodGroup" in lost[key] for key in ("minAvailable", "queue", "minResources"))
-    assert "spec.scheduling" in lost["priorityClass"]
+@pytest.mark.parametrize(
+    ("least", "first", "outcome"),
+    [(None, None, None), (4, None, "same"), (3, 2, "noted"), (1, 0, "noted"), (0, None, "lossy"), ("3", None, "lossy")],
+)
+def test_tasks_start_together_where_tfjob_starts_them_so(least, first, outcome):
+    """A chief and three workers."""
+    policy = {"queue": "q", "minResources": {"cpu": 1}, "priorityClass": "p", "scheduleTimeoutSeconds": 9}
+    policy |= {} if least is None else {"minAvailable": least}
+    replicas = {"Chief": {}, "Worker": {"replicas": 3}}
+    conversion = convert(tfjob(replicas, runPolicy={"schedulingPolicy": policy}))
+    spec = conversion.manifest["spec"]
+    assert spec["scheduling"] == {"gang": {}}
+    assert spec["jobs"]["worker"].get("minReplicas") == first
+    told = {one.path[-1]: one.outcome.value for one in conversion.verdicts if "schedulingPolicy" in one.path}
+    expected = {
+        "queue": "lossy",
+        "priorityClass": "lossy",
+        "scheduleTimeoutSeconds": "lossy",
+        "minResources": "left out",
+    }
+    assert told == {"schedulingPolicy": "noted", **expected, **({"minAvailable": outcome} if outcome else {})}
 
 
 def test_labels_and_services_of_tfjob_are_named():

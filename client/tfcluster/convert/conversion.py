@@ -143,6 +143,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
         if len(ports) > 1 and one.port != tfjob.DEFAULT_PORT:
             jobs[one.job] = {"port": one.port, **jobs[one.job]}
     spec["jobs"] = jobs
+    run_policy.add_gang(raw, job, spec, findings)
     if job.dynamic:
         _filters(jobs, job, findings)
     elif raw.get("enableDynamicWorker") is False:

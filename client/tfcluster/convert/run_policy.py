@@ -22,14 +22,13 @@ _NOTES: Final = {
     "activeDeadlineSeconds": "here a timer enforces it; TFJob does so at the next event",
 }
 _GANG: Final = {
-    "minAvailable": (
-        "spec.scheduling.gang is for the scheduler that the operator is set up for: for another one create its "
-        "PodGroup with this minMember, and set schedulerName and the PodGroup's label or annotation in each template"
+    "queue": (Outcome.LOSSY, "the operator's PodGroups are in the scheduler's default queue"),
+    "minResources": (Outcome.LEFT_OUT, "the scheduler adds up what the pods request"),
+    "priorityClass": (Outcome.LOSSY, "name it as priorityClassName in each template; the gang takes it from there"),
+    "scheduleTimeoutSeconds": (
+        Outcome.LOSSY,
+        "it is the time of one try of the scheduler: to give up after a wait, set spec.scheduling.gang.timeoutSeconds",
     ),
-    "queue": "it is of another scheduler's: name it in the PodGroup that you create for that",
-    "minResources": "a gang goes by what its pods ask for: name them in the PodGroup of another scheduler",
-    "priorityClass": "name it as priorityClassName in each template; spec.scheduling.gang takes it from there",
-    "scheduleTimeoutSeconds": "with spec.scheduling.gang, write it as spec.scheduling.gang.timeoutSeconds",
 }
 
 
@@ -43,7 +42,6 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
             found[key] = value
             held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
     _clean_up(held, job, found)
-    _scheduling(held)
     words = (
         "by default only the tasks of the cluster reach their ports: allow others with spec.isolation.allowFrom, "
         "or all clients, as with TFJob, with spec.isolation.mode: None"
@@ -118,16 +116,41 @@ def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
         held.findings.say(Outcome.NOTED, path, words, target="spec.cleanPodPolicy")
 
 
-def _scheduling(held: _RunPolicy) -> None:
+def add_gang(spec: Mapping[str, Any], job: TFJob, converted: dict[str, Any], findings: Findings) -> None:
+    """Add the gang of a schedulingPolicy to a converted spec with its jobs."""
+    held = _RunPolicy(spec, Findings())
     policy, path = held.get("schedulingPolicy"), held.path("schedulingPolicy")
     if policy is None:
         return
     if not isinstance(policy, Mapping):
-        held.findings.say(Outcome.REJECTED, path, f"it is {brief(policy)}, and must be an object")
+        findings.say(Outcome.REJECTED, path, f"it is {brief(policy)}, and must be an object")
         return
-    for key, value in policy.items():
-        if key in _GANG and value is not None:
-            held.findings.say(Outcome.LOSSY, (*path, key), f"{_GANG[key]} (it is {brief(value)})")
+    converted["scheduling"] = {"gang": {}}
+    words = (
+        "the scheduler that the operator is set up for starts the tasks together (the chart's gangs.scheduler); if "
+        "there is none, Ready says GangUnavailable: remove spec.scheduling then"
+    )
+    findings.remark(Outcome.NOTED, path, words, target="spec.scheduling.gang")
+    if (least := policy.get("minAvailable")) is not None:
+        _start_with_fewer(least, (*path, "minAvailable"), job, converted["jobs"], findings)
+    for key, (outcome, words) in _GANG.items():
+        if (value := policy.get(key)) is not None:
+            findings.say(outcome, (*path, key), f"{words} (it is {brief(value)})")
+
+
+def _start_with_fewer(least: Any, path: Path, job: TFJob, jobs: dict[str, Any], findings: Findings) -> None:
+    total, worker = sum(one.count for one in job.replicas), job.of("worker")
+    if least == total:
+        findings.say(Outcome.SAME, path, "all tasks start together", target="spec.scheduling.gang")
+    elif worker is not None and isinstance(least, int) and total - worker.count <= least < total:
+        first = jobs["worker"]["minReplicas"] = least - (total - worker.count)
+        words = (
+            f"TFJob counts any {least} of its pods; here the other jobs and the first {first} workers start together"
+        )
+        findings.move(path, ("spec", "jobs", "worker", "minReplicas"), words, outcome=Outcome.NOTED)
+    else:
+        words = f"it is {brief(least)}: set spec.jobs.J.minReplicas for the jobs whose tasks can start later"
+        findings.say(Outcome.LOSSY, path, words)
 
 
 def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dict[str, Any]) -> None:

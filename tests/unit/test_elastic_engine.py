@@ -21,7 +21,7 @@ from tfcluster_resolver.elastic.plan import Change
 from tfcluster_resolver.errors import TasksBusyError
 
 #: The modules that load TensorFlow, or need a module that does.
-LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.values", "_tensorflow.workers", "elastic.engine")]
+LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.workers", "elastic.engine")]
 
 
 class OpError(Exception):

@@ -158,13 +158,3 @@ def spelled(name: device_names.DeviceName) -> str:
     if name.type is not None:
         text += f"/device:{name.type}:{'*' if name.id is None else name.id}"
     return text
-
-
-# The deliberate differences: the results of TensorFlow's ClusterDeviceFilters and of ours.
-
-
-@pytest.fixture
-def theirs():
-    import tensorflow as tf
-
-    return tf.config.experimental.ClusterDeviceFilters()

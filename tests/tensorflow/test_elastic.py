@@ -485,27 +485,3 @@ while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_l
     assert "another number of GPUs than the 1 of the strategy" in refused[0]
     assert len(threads) == 2
     assert gain == 30
-
-
-def test_invalid_arguments_are_rejected(program: RunningProgram):
-    """Invalid coordinators, resolvers and times, and a cluster with other jobs."""
-    told = program.do(
-        """
-result = []
-jobs = {"chief": ["a:1"], "worker": ["b:1"], "evaluators": ["c:1"]}
-other = TFClusterResolver.from_spec(jobs, "chief", 0)
-for given in (
-    lambda: resize(strategy, resolver),
-    lambda: follow(coordinator, jobs),
-    lambda: resize(coordinator, resolver, timeout="5"),
-    lambda: resize(coordinator, other, timeout=1),
-):
-    try:
-        given()
-    except errors.TFClusterError as error:
-        result.append([type(error).__name__, str(error)])
-"""
-    )
-
-    assert [name for name, _ in told] == ["ArgumentTypeError"] * 3 + ["RestartNeededError"]
-    assert "the jobs are evaluators, worker in place of ps, worker" in told[3][1]

@@ -120,13 +120,6 @@ def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
     assert server.returncode == 0
 
 
-def test_tensorflow_aborts_for_the_job_that_serve_rejects(make_cluster):
-    cluster = make_cluster(jobs={"my-worker": 1})
-    address = cluster.addresses["my-worker"][0]
-    theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
-    assert cluster.run("my-worker", 0, "-c", theirs).returncode == -signal.SIGABRT
-
-
 def test_unsupported_rpc_layer_is_rejected(make_cluster):
     cluster = make_cluster(jobs={"worker": 1})
     change_view(cluster, lambda view: view.update(rpcLayer="pigeon"))

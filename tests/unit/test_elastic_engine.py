@@ -18,7 +18,7 @@ from tfcluster_resolver import TFClusterResolver, contract, elastic
 from tfcluster_resolver.elastic import Following
 from tfcluster_resolver.elastic.connections import Sockets
 from tfcluster_resolver.elastic.plan import Change
-from tfcluster_resolver.errors import TasksBusyError
+from tfcluster_resolver.errors import ArgumentTypeError, TasksBusyError
 
 #: The modules that load TensorFlow, or need a module that does.
 LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.workers", "elastic.engine")]
@@ -140,6 +140,46 @@ def test_unrequested_update_error_is_retried_or_raised(engine, error, told, upda
     eventually(lambda: (len(engine.running.told), engine.running.updates), (told, updates).__eq__, what="it is settled")
 
 
+def test_change_requested_while_tensorflow_is_busy_is_applied(engine_module, engine):
+    """After a lost worker TensorFlow updates its cluster; a change requested in the meantime is applied."""
+    busy, go_on, updates = threading.Event(), threading.Event(), []
+
+    def update(wanted: object) -> None:
+        updates.append(wanted)
+        busy.set()
+        assert go_on.wait(GUARD)
+
+    engine.running.update = update
+    engine.forget(("worker", 0))
+    engine._thread.start()
+    assert busy.wait(GUARD)
+    request = engine_module.Request(SimpleNamespace(**vars(engine.wanted), changed=True), Change(2))
+    engine.ask(request)
+    go_on.set()
+
+    assert request.done.wait(GUARD)
+    assert [hasattr(one, "changed") for one in updates] == [False, True]
+
+
+def test_applied_change_is_never_reverted(engine_module, engine):
+    """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
+    request, taken_back = engine_module.Request(engine.wanted, Change(2)), []
+
+    class Late(threading.Event):
+        """Completed a moment after the caller has given up."""
+
+        def set(self) -> None:
+            taken_back.append(engine.withdraw(request))
+            super().set()
+
+    request.done = Late()
+    engine.ask(request)
+    engine._thread.start()
+
+    assert request.done.wait(GUARD)
+    assert taken_back == [False]
+
+
 def test_connections_are_watched_after_a_moment_without_threads(starve, monkeypatch):
     looks: list[bool] = []
     monkeypatch.setattr(Sockets, "_look", lambda _: looks.append(True))
@@ -220,6 +260,19 @@ def test_change_is_applied_however_often_the_view_changes(monkeypatch):
     assert following.wait_for_epoch(1, GUARD)
     following.close()
     assert following.error is None
+
+
+def test_arguments_are_checked():
+    """Before TensorFlow is loaded."""
+    resolver = TFClusterResolver.from_spec({"worker": ["a:1"]})
+    for call, word in (
+        (lambda: elastic.resize(None, {"worker": ["a:1"]}), "takes a TFClusterResolver"),
+        (lambda: elastic.follow(None, {"worker": ["a:1"]}), "takes a TFClusterResolver"),
+        (lambda: elastic.resize(None, resolver, timeout="5"), "timeout"),
+        (lambda: elastic.follow(None, resolver, timeout=None), "timeout"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=word):
+            call()
 
 
 def test_resize_with_a_snapshot_uses_the_cluster_as_it_is_now(monkeypatch):

@@ -63,15 +63,6 @@ def listed_codes(command: str) -> set[int]:
     return {int(code) for code in re.findall(r"^  (\d+)(?= )", explain_codes(COMMANDS[command]), re.MULTILINE)}
 
 
-@pytest.mark.usefixtures("in_pod")
-def test_words_are_those_of_the_process_where_none_are_given(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tfcluster_resolver", "show"])
-    assert main() == 0
-    with pytest.raises(SystemExit):
-        main([])
-    assert "COMMAND" in capsys.readouterr().err
-
-
 def test_success_is_listed_where_it_is_the_command_s_own():
     assert {name for name in COMMANDS if 0 not in listed_codes(name)} == {"exec"}
 

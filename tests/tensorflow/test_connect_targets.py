@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from unit.resolver_world import SETTINGS, speaker
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.connect.target import Target, target_of
-from tfcluster_resolver.errors import ArgumentError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
+from tfcluster_resolver.errors import (
+    ArgumentError,
+    ConnectError,
+    CoordinatorNotInClusterError,
+    NoSuchTaskError,
+    PortTakenError,
+)
 
 JOBS = {"chief": ["h:22"], "worker": ["h:222", "h:2222"], "ps": {1: "p1:1"}}
 SPEC = tf.train.ClusterSpec(JOBS)
@@ -124,6 +131,22 @@ def test_resolver_without_a_task_needs_an_explicit_job(task):
     with pytest.raises(CoordinatorNotInClusterError, match="job_name='localhost'"):
         target(resolver)
     assert not target(resolver, job="localhost").inside
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (SETTINGS, r"a task server listens already.*and not `python -m tfcluster_resolver serve`"),
+        (b"", "another program"),
+    ],
+    ids=["a server", "another program"],
+)
+def test_own_port_in_use_is_rejected(answer, words):
+    """If the chief's pod already serves, the error comes before TensorFlow's, and before any task is waited for."""
+    with speaker(answer, closes=True) as address:
+        resolver = TFClusterResolver.from_spec({"chief": [address], "worker": ["nowhere.invalid:1"]}, "chief", 0)
+        with pytest.raises(PortTakenError, match=rf"to connect as /job:chief/task:0, .*{words}"):
+            connect_to_cluster(resolver)
 
 
 def test_graphs_and_functions_cannot_connect():

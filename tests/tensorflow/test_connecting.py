@@ -315,41 +315,6 @@ def tried(address: str) -> None:
         server.accept()[0].close()
 
 
-def test_own_port_in_use_is_rejected(make_cluster):
-    """If the chief's pod already serves, the error comes before TensorFlow's; with a free port it connects."""
-    cluster = make_cluster(jobs={"chief": 1, "worker": 1})
-    cluster.serve_all("chief", "worker")
-    server = cluster.process("chief", 0)
-    chief = cluster.start(
-        "chief",
-        0,
-        "-c",
-        BEGIN
-        + """
-try:
-    connect_to_cluster(resolver, timeout=120)
-except errors.PortTakenError as error:
-    print(json.dumps(str(error)), flush=True)
-sys.stdin.readline()
-connect_to_cluster(resolver, timeout=120)
-with tf.device("/job:worker/task:0"):
-    print(json.dumps(float(tf.constant(1.0) + 1.0)), flush=True)
-""",
-        stdin=subprocess.PIPE,
-    )
-
-    told = json.loads(cluster.await_line(chief, '"'))
-    server.kill()
-    server.wait()
-    server.stdout.close()
-    chief.stdin.write("\n")
-    chief.stdin.close()
-
-    assert "to connect as /job:chief/task:0, this process must listen on port" in told
-    assert "and not `python -m tfcluster_resolver serve`" in told
-    assert json.loads(cluster.await_line(chief, "2.0")) == 2.0
-
-
 def test_tensorflow_connection_failure_raises_connect_error(make_cluster):
     cluster = make_cluster(jobs={"chief": 1})
     done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", 'timeout=120, protocol="nothing"'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from loopback_cluster import released
 from running_program import FOLLOW, RunningProgram
 
 #: Ends both, and returns the results of the closures.
@@ -18,7 +19,11 @@ result = [scheduled, told_all, sorted({task for change in changes for part in si
 
 
 def test_scale_up_and_down_under_load(program: RunningProgram):
-    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice."""
+    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice.
+
+    No function is traced again, each new worker has its own dataset and table, and the iterators of the others
+    continue.  The coordinator notifies the workers that leave of their release, so that their servers can exit.
+    """
     program.do(FOLLOW)
     pids = program.serve("worker", 6)
     up = program.publish()
@@ -27,6 +32,7 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
         f"begun = len(values)\nwhile not {set(pids)} <= {{value.fetch()[0] for value in values[begun:-20]}}:\n"
         "    goes_on()"
     )
+    leaving = program.cluster.addresses["worker"][1:]
     del program.cluster.addresses["worker"][1:]
     down = program.publish()
     program.do(f"following.wait_for_epoch({down})")
@@ -36,8 +42,12 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
     assert told["gain"] == scheduled
     assert sum(told["where"].values()) == scheduled
     assert {str(pid) for pid in pids} <= set(told["where"])
+    assert {told["firsts"][str(pid)] for pid in pids} == {0}
     assert told["gaps"] == []
     assert told["traces"] == 1
+    assert any(released(address).exists() for address in leaving)
+    for address in leaving:
+        released(address).unlink(missing_ok=True)
     assert changed == [f"/job:worker/task:{index}" for index in range(1, 8)]
     assert program.do("result = worker_threads()") == ["WorkerClosureProcessingLoop-0"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -370,6 +371,32 @@ def test_what_keeps_them_from_starting_is_named(meeting):
     port = there.address(0)[1]
     with socket.create_server(("", port)), pytest.raises(PortTakenError, match=f"port {port}"):
         there.start(0, 2, 1, timeout=0.3).result(GUARD)
+
+
+@pytest.mark.parametrize(
+    ("index", "now", "restarts"),
+    [
+        (0, ((0, 1), ()), False),
+        (0, ((0, 1, 2), ()), False),
+        (0, ((0, 1, 2), (2,)), True),
+        (0, ((0, 1, 2, 3), (2,)), False),
+        (1, ((0, 1, 2), (2,)), False),
+        (1, ((0,), ()), True),
+    ],
+    ids=["unchanged", "pending", "it listens", "one of two listens", "the first one checks for all", "scaled away"],
+)
+def test_pending_worker_does_not_block_training(meeting, monkeypatch, index, now, restarts):
+    """While a new worker's pod is pending, training continues; it restarts when all new workers listen."""
+    (workers, listens), there, asked = now, meeting(4), []
+    seen = Seen(there.addresses[:2], 1)
+    restart = RestartOnResize(TFClusterResolver("worker", index, source=seen))
+    seen.show([there.addresses[one] for one in workers], 2)
+    monkeypatch.setattr(RestartOnResize, "_any", lambda _, __, *, yes: asked.append(yes))
+    with contextlib.ExitStack() as opened:
+        for one in listens:
+            opened.enter_context(socket.create_server(there.address(one)))
+        restart.check(None)
+    assert asked == [restarts]
 
 
 def test_worker_that_is_the_last_to_leave_restarts_too(monkeypatch):

@@ -209,17 +209,6 @@ def test_exec_sets_tf_config_and_keeps_the_environment(in_pod, monkeypatch):
     }
 
 
-def test_tf_config_shows_the_own_task(in_pod, monkeypatch):
-    """Also if the view hides it, and for an evaluator, which MultiWorkerMirroredStrategy looks up."""
-    publish(in_pod, replace(VIEW, jobs={"chief": ("c0:1",), "worker": {3: "w3:1"}}))
-    assert json.loads(tf_config())["cluster"] == {"chief": ["c0:1"], "worker": {"1": "w1:1", "3": "w3:1"}}
-    assert json.loads(tf_config(TFClusterResolver())) == json.loads(tf_config())
-    be_task(monkeypatch, "evaluator", 0, "e0:1")
-    config = json.loads(tf_config())
-    assert config["task"] == {"type": "evaluator", "index": 0}
-    assert config["cluster"]["evaluator"] == ["e0:1"]
-
-
 @pytest.mark.parametrize("job", ["worker", "evaluator"])
 def test_tf_config_speaks_for_the_resolvers_task(job):
     resolver = TFClusterResolver.from_spec({"worker": ["a:1", "b:2"]}, job, 0, rpc_layer="grpc+verbs")

@@ -167,17 +167,6 @@ def test_source_of_a_user_is_taken():
     assert now.master() == "grpc+x://w0:1"
 
 
-def test_file_is_reread(tmp_path):
-    kubelet = Kubelet(tmp_path)
-    kubelet.write(VIEW)
-    resolver = TFClusterResolver.from_file(tmp_path / "cluster.json", "worker", 0)
-    before = resolver.snapshot()
-    kubelet.write(replace(VIEW, jobs={"worker": ("w0:2",), "chief": ("c0:1",)}))
-    assert resolver.cluster_spec().as_dict() == {"worker": ["w0:2"], "chief": ["c0:1"]}
-    assert (resolver.epoch, resolver.rpc_layer, resolver.master()) == (3, "grpc+x", "grpc+x://w0:2")
-    assert before.master() == "grpc+x://w0:1"
-
-
 def test_file_of_a_relative_path_stays_the_same_file(tmp_path, monkeypatch):
     """The path is resolved once, for any name, also a folder's, and for a copy."""
     publish(tmp_path, VIEW)

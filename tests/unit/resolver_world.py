@@ -131,7 +131,10 @@ def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
 
 
 def python(
-    *words: str, path: Sequence[Path] = (ROOT / "resolver",), environment: Mapping[str, str] = os.environ, **more: Any
+    *words: str,
+    path: Sequence[Path] = (ROOT / "resolver",),
+    environment: Mapping[str, str] = os.environ,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a separate Python that finds packages in some folders."""
     return subprocess.run(
@@ -139,7 +142,6 @@ def python(
         env={**environment, "PYTHONPATH": os.pathsep.join(map(str, path))},
         capture_output=True,
         text=True,
-        timeout=GUARD,
         check=False,
-        **more,
+        **{"timeout": GUARD, **options},
     )

@@ -64,6 +64,7 @@ TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
         ([("w", ["a:1"])], TypeError, "not from list"),
         (definition(("w", {})).job[0], TypeError, "not from JobDef"),
         (MESSAGES.ClusterDef, TypeError, "not from"),
+        (MESSAGES.ClusterDeviceFilters(), TypeError, "not from ClusterDeviceFilters"),
         ({"w": "a:1"}, TypeError, "tasks of job 'w' must be"),
         ({"w": iter(["a:1"])}, TypeError, "tasks of job 'w' must be"),
         ({"w": [1]}, TypeError, "address 1 of task 0"),

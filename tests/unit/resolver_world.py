@@ -134,7 +134,7 @@ def python(
     *words: str,
     path: Sequence[Path] = (ROOT / "resolver",),
     environment: Mapping[str, str] = os.environ,
-    **options: Any,
+    **more: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a separate Python that finds packages in some folders."""
     return subprocess.run(
@@ -143,5 +143,5 @@ def python(
         capture_output=True,
         text=True,
         check=False,
-        **{"timeout": GUARD, **options},
+        **{"timeout": GUARD, **more},
     )

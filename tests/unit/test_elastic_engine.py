@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from support.waiting import GUARD, eventually
-from unit.resolver_world import view_of
+from unit.resolver_world import Seen, view_of
 
-from tfcluster_resolver import TFClusterResolver, contract, elastic
+from tfcluster_resolver import TFClusterResolver, elastic
 from tfcluster_resolver.elastic import Following
 from tfcluster_resolver.elastic.connections import Sockets
 from tfcluster_resolver.elastic.plan import Change
@@ -203,22 +203,6 @@ def test_connections_are_watched_on_without_descriptors(monkeypatch):
         eventually(lambda: looks, lambda seen: len(seen) > 1, what="the connections are looked at again")
 
 
-class Seen:
-    """The view, as the test sets it."""
-
-    def __init__(self) -> None:
-        self.show(1)
-
-    def show(self, epoch: int) -> None:
-        self._view = view_of({"worker": ("w0:1",)}, epoch=epoch)
-
-    def view(self) -> contract.View:
-        return self._view
-
-    def notice(self) -> None:
-        return None
-
-
 def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch):
     """Otherwise a busy, leaving worker would block the new ones."""
     seen, waiting = Seen(), threading.Event()
@@ -233,7 +217,7 @@ def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch)
     monkeypatch.setitem(sys.modules, "tfcluster_resolver.elastic.change", SimpleNamespace(follow_once=follow_once))
     following = Following(engine, TFClusterResolver("chief", 0, source=seen), None)
     assert waiting.wait(GUARD)
-    seen.show(2)
+    seen.show(["w0:1"], 2)
 
     assert following.wait_for_epoch(2, GUARD)
     following.close()
@@ -283,6 +267,6 @@ def test_resize_with_a_snapshot_uses_the_cluster_as_it_is_now(monkeypatch):
     monkeypatch.setitem(sys.modules, "tfcluster_resolver.elastic.change", change)
     monkeypatch.setattr(elastic, "_engine_of", lambda *_: engine)
     snapshot = TFClusterResolver("chief", 0, source=seen).snapshot()
-    seen.show(2)
+    seen.show(["w0:1"], 2)
 
     assert elastic.resize(None, snapshot) == Change(2)

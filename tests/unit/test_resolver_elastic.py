@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 from support.waiting import GUARD, eventually
-from unit.resolver_world import view_of
+from unit.resolver_world import Seen
 
 from local_kubernetes.ports import free_ports
-from tfcluster_resolver import RestartOnResize, TFClusterResolver, contract
+from tfcluster_resolver import RestartOnResize, TFClusterResolver
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.elastic import meeting as meetings
@@ -155,26 +155,6 @@ def test_two_changes_are_joined():
 # tasks that start together meet at the leader's port, and continue with one epoch
 
 
-class Seen:
-    """The view of one task, as the test sets it."""
-
-    def __init__(self, workers: list[str], epoch: int) -> None:
-        self.show(workers, epoch)
-        self.looks = 0
-        self.on_look: Callable[[], object] = lambda: None
-
-    def show(self, workers: list[str], epoch: int) -> None:
-        self._view = view_of({"worker": tuple(workers)}, uid="u1", epoch=epoch)
-
-    def view(self) -> contract.View:
-        self.looks += 1
-        self.on_look()
-        return self._view
-
-    def notice(self) -> None:
-        return None
-
-
 class Meeting:
     """Workers that meet, each in a thread with its own view."""
 
@@ -295,7 +275,7 @@ def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
     there = meeting(3)
     leader = there.start(0, 3, 1)
     there.await_looks(0)
-    greetings = [f"tfcluster-meeting u1/1 /job:worker/task:{index}\n".encode() for index in (9, 1)]
+    greetings = [f"tfcluster-meeting u/1 /job:worker/task:{index}\n".encode() for index in (9, 1)]
     for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 2000, *greetings):
         with socket.create_connection(there.address(0)) as stranger:
             stranger.sendall(words)

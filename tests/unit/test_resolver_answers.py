@@ -147,11 +147,8 @@ def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[st
     ("asked", "shown", "found"),
     [
         (("worker-0",), None, ({"GPU": 2}, [])),
-        (("worker-1",), None, ({"GPU": 1}, [])),
-        (("chief-0",), None, ({}, [])),
         (("chief-0", "worker", 1), None, ({"GPU": 1}, [])),
         (("chief-0", "worker", 10), None, ({"GPU": 0}, [])),
-        (("chief-0", "worker", 11), None, ({"GPU": 2}, [])),
         (("evaluator-0",), None, ({"GPU": 3, "TPU": 4}, [])),
         ((None,), None, ({"GPU": 10 * 2 + 1}, [])),
         (("worker-0",), {"GPU": 2}, ({"GPU": 2}, [])),

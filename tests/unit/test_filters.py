@@ -31,6 +31,7 @@ def test_filter_in_another_form_is_rejected(text):
         (("/job:worker/task:2", "/job:worker/task:0"), (0, 2)),
         (("/job:worker/task:7",), ()),
         (("/task:1",), (1,)),
+        *(((text,), (0, 1, 2)) for text in ("/CPU:0", "/GPU:1", "/device:XLA_GPU")),
         (("/job:ps/task:0", "/job:worker/task:2"), (2,)),
         (("/job:worker/task:0", "/device:GPU:0"), (0, 1, 2)),
     ],

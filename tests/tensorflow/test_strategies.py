@@ -1,4 +1,4 @@
-"""The statements of docs/reference/strategies.md on Keras, DTensor, TPUs, the data service and variables."""
+"""The statements of docs/reference/strategies.md on Keras, DTensor, the data service and variables."""
 
 from __future__ import annotations
 

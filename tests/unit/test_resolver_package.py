@@ -127,15 +127,6 @@ for ask in (ClusterSpec({}).as_cluster_def, ClusterDeviceFilters().as_cluster_de
     assert all("`pip install " in line and (version or "") in line for line in said)
 
 
-def test_tensorflows_messages_need_no_newer_protobuf(tmp_path):
-    """TensorFlow 2.15 allows protobuf 3.20, which cannot build ours; its own messages are taken."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text(TENSORFLOW + MESSAGES_OF_TENSORFLOW)
-    program = "from tfcluster_resolver import _protobuf\nprint(*(one.__name__ for one in _protobuf.messages('a test')))"
-    done = python("-S", "-c", program, path=[ROOT / "resolver", tmp_path], environment={}, cwd=tmp_path)
-    assert done.stdout == "ClusterDef Filters\n", done.stderr
-
-
 def test_no_generated_code_is_brought():
     package = protos.PROTOS.parent
     sources = [path.read_text() for path in package.rglob("*.py")]
@@ -154,12 +145,6 @@ class ClusterResolver(abc.ABC):
 if os.environ.get("BROKEN"):
     raise ImportError("libcudart is missing")
 distribute = types.SimpleNamespace(cluster_resolver=types.SimpleNamespace(ClusterResolver=ClusterResolver))
-"""
-MESSAGES_OF_TENSORFLOW = """
-class ClusterDef: pass
-class Filters: pass
-class ServerDef: cluster_device_filters = Filters()
-train = types.SimpleNamespace(ClusterDef=ClusterDef, ServerDef=ServerDef)
 """
 OURS = "from tfcluster_resolver import TFClusterResolver\n"
 THEIRS = "import tensorflow as tf\n"

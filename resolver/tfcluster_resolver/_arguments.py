@@ -81,15 +81,12 @@ def path(value: Any, name: str) -> str:
     """Check for a path, and make it one that another current directory does not change."""
     try:
         found = os.fsdecode(value)
+        content = os.fsencode(found)
     except TypeError:
         raise ArgumentTypeError(f"{name} must be a path, not {type(value).__name__}") from None
-    try:
-        os.fsencode(found)
     except UnicodeEncodeError:
-        possible = False
-    else:
-        possible = bool(found) and "\0" not in found
-    if not possible:
+        content = b""
+    if not content or b"\0" in content:
         raise ArgumentValueError(f"{name} must be the path of a file or folder, not {found[:100]!a}")
     try:
         return os.path.abspath(found)  # noqa: PTH100 - resolve() follows links, and the kubelet's is swapped

@@ -86,10 +86,10 @@ def _count(folder: Path, names: str) -> int:
 
 def count(membership: Membership, job: str | None, index: int | None) -> defaultdict[str, int]:
     """Count the healthy accelerators of a task by TensorFlow's device type; those of all visible tasks for None."""
-    every = ((job, index) for job, index, _ in membership.tasks())
+    tasks = [task[:2] for task in membership.tasks()] if job is None or index is None else [(job, index)]
     total: defaultdict[str, int] = defaultdict(int)
-    for one_job, one_index in every if job is None or index is None else [(job, index)]:
-        for device, number in membership.device_counts(one_job, one_index).items():
+    for task in tasks:
+        for device, number in membership.device_counts(*task).items():
             total[device] += number
     return total
 

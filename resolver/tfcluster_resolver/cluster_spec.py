@@ -147,9 +147,6 @@ class ClusterSpec:
         # This leaves the answer to others, such as TensorFlow's ClusterSpec, as TensorFlow does.
         return self._jobs == (other._jobs if isinstance(other, ClusterSpec) else other)
 
-    def __ne__(self, other: object) -> Any:
-        return self._jobs != (other._jobs if isinstance(other, ClusterSpec) else other)
-
     def __repr__(self) -> str:
         tasks = self.as_dict()
         return "ClusterSpec({" + ", ".join(f"{job!r}: {tasks[job]!r}" for job in sorted(tasks)) + "})"

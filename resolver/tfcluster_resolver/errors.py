@@ -1,43 +1,7 @@
 """The errors of the resolver.
 
-Each message says which file, task or call is wrong, what is wrong with it, and what to do.  The tree, with the standard
-exception that an error also is in brackets::
-
-    TFClusterError
-     ├── ViewError                       the mounted view cannot be used
-     │    ├── ViewNotFoundError          [FileNotFoundError]
-     │    ├── ViewUnreadableError        [OSError]
-     │    ├── MalformedViewError         [ValueError]
-     │    ├── UnsupportedViewError       [ValueError] written by a newer operator
-     │    └── KubernetesError            the view cannot be read from the API server (from_kubernetes)
-     │         ├── KubernetesClientNotFoundError  [ImportError] the package kubernetes is not installed
-     │         ├── KubernetesConfigurationError   [ValueError] no kubeconfig, no service account, no such context
-     │         ├── KubernetesRightsError          [PermissionError] the API server denies this user
-     │         ├── KubernetesUnreachableError     [ConnectionError] the API server does not answer
-     │         ├── NoSuchClusterError             [LookupError] the TFCluster does not exist
-     │         └── NotPublishedError              it exists, and its views are not published yet
-     ├── ArgumentError                   a call is given what it does not take
-     │    ├── ArgumentTypeError          [TypeError] a value of another type
-     │    └── ArgumentValueError         [ValueError] a value out of range
-     ├── TaskIdentityError               [ValueError] TFCLUSTER_JOB, _TASK_INDEX or _ADDRESS is wrong
-     ├── NoSuchTaskError                 [ValueError] the view does not show that task
-     ├── TensorFlowNotFoundError         [ImportError] the call needs TensorFlow
-     ├── ProtobufNotFoundError           [ImportError] the call needs protobuf
-     ├── DeviceNameError                 [ValueError] TensorFlow cannot read it; with .position
-     │    └── DeviceFilterError
-     ├── ConnectError                    the cluster cannot be connected to
-     │    ├── CoordinatorNotInClusterError
-     │    ├── AddressError               [ValueError] an address is not "host:port"
-     │    ├── TasksUnreachableError      [TimeoutError] with .missing, each task and its cause
-     │    ├── ClusterChangedError        this process is connected to another ClusterSpec
-     │    │    └── SnapshotOutdatedError the cluster has scaled a task of the snapshot away
-     │    ├── ConnectedTooLateError      variables were created before the process became a task of the cluster
-     │    └── DeviceScopeError           [ValueError] called inside a tf.device scope of another task
-     ├── ResizeError                     the running program cannot follow a change of its cluster
-     │    ├── RestartNeededError         only a restart of the coordinator can
-     │    └── TasksBusyError             [TimeoutError] a worker did not finish in time
-     └── ServeError                      the task server cannot start
-          └── PortTakenError
+Each message says which file, task or call is wrong, what is wrong with it, and what to do.  An error is also the
+standard exception that fits it, such as a FileNotFoundError.
 """
 
 from __future__ import annotations

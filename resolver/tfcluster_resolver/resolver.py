@@ -12,12 +12,11 @@ from tfcluster_resolver import _arguments, accelerators, contract
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task, own_task
 from tfcluster_resolver.cluster_spec import ClusterSpec
-from tfcluster_resolver.device_filters import read_filters
-from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, ViewError
+from tfcluster_resolver.device_filters import filters_by_task, read_filters
+from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, TFClusterError, ViewError
 from tfcluster_resolver.views.file import ViewFile
-from tfcluster_resolver.views.frozen import FrozenView, view_of
 from tfcluster_resolver.views.kubernetes import KubernetesViews
-from tfcluster_resolver.views.watch import ViewSource, Watch
+from tfcluster_resolver.views.watch import FrozenView, ViewSource, Watch
 
 if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
@@ -114,7 +113,25 @@ class TFClusterResolver:
         index to a list of filters (DeviceNameError if TensorFlow could not read one).  The
         accelerators are those that this process sees, for the given task, and none for any other.
         """
-        view = view_of(cluster, rpc_layer=rpc_layer, device_filters=device_filters)
+        try:
+            jobs = ClusterSpec(ClusterSpec(cluster)).as_dict()  # twice: a copy has text for bytes
+            filters = filters_by_task(device_filters)
+        except TFClusterError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:  # such as a number that is too long for a message
+            raise ArgumentValueError(str(error)) from error
+        view = contract.View(
+            name="",
+            namespace="",
+            uid="",
+            epoch=0,
+            rpc_layer=_arguments.text(rpc_layer, "rpc_layer"),
+            jobs={job: tuple(tasks) if isinstance(tasks, list) else tasks for job, tasks in jobs.items()},
+            device_filters={
+                job: tuple(contract.FilterRange(index, index + 1, texts) for index, texts in tasks.items() if texts)
+                for job, tasks in filters.items()
+            },
+        )
         return cls(task_type, task_id, source=FrozenView(view))
 
     @classmethod

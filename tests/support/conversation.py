@@ -36,7 +36,23 @@ class Step:
     content: str = "application/json"
 
 
-def merge(fact: str, kind: Kind, name: str, body: Any, *, subresource: str = "", query: str = "") -> Step:
+def _post(fact: str, kind: Kind, body: Any, name: str = "", subresource: str = "", *, query: str = "") -> Step:
+    return Step(fact, "POST", kind, name, subresource, body, query)
+
+
+def _put(fact: str, kind: Kind, name: str, body: Any) -> Step:
+    return Step(fact, "PUT", kind, name, body=body)
+
+
+def _get(fact: str, kind: Kind, name: str = "", subresource: str = "", query: str = "") -> Step:
+    return Step(fact, "GET", kind, name, subresource, query=query)
+
+
+def _delete(fact: str, kind: Kind, name: str = "", body: Any = None, query: str = "") -> Step:
+    return Step(fact, "DELETE", kind, name, body=body, query=query)
+
+
+def _merge(fact: str, kind: Kind, name: str, body: Any, subresource: str = "", *, query: str = "") -> Step:
     return Step(fact, "PATCH", kind, name, subresource, body, query, MERGE)
 
 
@@ -45,22 +61,16 @@ def _apply(fact: str, kind: Kind, name: str, body: Any) -> Step:
     return Step(fact, "PATCH", kind, name, "", body, "fieldManager=applier", "application/apply-patch+yaml")
 
 
-def _pod(name: str, **spec: Any) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "x"}},
-        "spec": {
-            "containers": [{"name": "main", "image": "image:1"}],
-            "automountServiceAccountToken": False,
-            "schedulerName": "nobody",
-            **spec,
-        },
-    }
+def _pod(name: str, **metadata: Any) -> Object:
+    containers = [{"name": "main", "image": "image:1"}]
+    spec = {"containers": containers, "automountServiceAccountToken": False, "schedulerName": "nobody"}
+    metadata = {"name": name, **(metadata or {"labels": {"app": "x"}})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _config_map(name: str, **fields: Any) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}, **fields}
+def _config_map(name: str, *, labels: Object | None = None, **fields: Any) -> Object:
+    metadata = {"name": name, **({"labels": labels} if labels else {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}, **fields}
 
 
 def _with_jobs(cluster: Object, *jobs: str) -> Object:
@@ -77,168 +87,121 @@ def _with_metadata(fact: str, **metadata: Any) -> Body:
 def steps(cluster: Object) -> Sequence[Step]:
     bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     other = "00000000-0000-4000-8000-00000000ffff"
+    label, another_image = {"labels": {"b": "1"}}, [{"name": "main", "image": "image:2"}]
+    add_label = [{"op": "add", "path": "/metadata/labels/b", "value": "1"}]
     service = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "x", "port": 80}]}}
     named = {"metadata": {"name": "t"}, "spec": {**service["spec"], "selector": {"a": "b"}}}
+    old = {"resourceVersion": "1"}
+    mixed = {"status": {"readyTasks": 1}, "spec": {"suspend": False}}
+    relabelled = {"metadata": {"labels": {"a": "c"}}}
+    status_of_another = {"metadata": {"uid": other}, "status": {"readyTasks": 2}}
+    old_status = {"metadata": old, "status": {"readyTasks": 3}}
     return (
         # Pods.
-        Step("a pod is created", "POST", PODS, body=_pod("p"), query="fieldManager=first"),
-        Step("its name is taken", "POST", PODS, body=_pod("p")),
-        Step("a bad name", "POST", PODS, body=_pod("Bad_Name")),
-        Step("no name", "POST", PODS, body=_pod("")),
-        Step("a bad label", "POST", PODS, body={**_pod("q"), "metadata": {"name": "q", "labels": {"a": "-"}}}),
-        Step("a wrong namespace", "POST", PODS, body={**_pod("q"), "metadata": {"name": "q", "namespace": "other"}}),
-        Step(
-            "a version at creation", "POST", PODS, body={**_pod("q"), "metadata": {"name": "q", "resourceVersion": "7"}}
-        ),
-        Step("a trial", "POST", PODS, body=_pod("trial"), query="dryRun=All"),
-        Step("a trial leaves nothing", "GET", PODS, "trial"),
-        Step("it is read", "GET", PODS, "p"),
-        merge("a patch that changes nothing", PODS, "p", {"metadata": {"labels": {"app": "x"}}}),
-        merge(
-            "an image",
-            PODS,
-            "p",
-            {"spec": {"containers": [{"name": "main", "image": "image:2"}]}},
-            query="fieldManager=second",
-        ),
-        merge("another host name", PODS, "p", {"spec": {"hostname": "other"}}),
-        merge("another UID in a patch", PODS, "p", {"metadata": {"uid": other, "labels": {"b": "1"}}}),
-        merge("an old version in a patch", PODS, "p", {"metadata": {"resourceVersion": "1", "labels": {"b": "1"}}}),
-        merge("another name in a patch", PODS, "p", {"metadata": {"name": "other"}}),
-        merge("the status of a pod through the pod", PODS, "p", {"status": {"phase": "Running"}}),
-        merge("the spec of a pod through its status", PODS, "p", {"spec": {"hostname": "other"}}, subresource="status"),
-        merge("nothing that exists", PODS, "nobody", {"metadata": {"labels": {"b": "1"}}}),
-        Step(
-            "a JSON patch",
-            "PATCH",
-            PODS,
-            "p",
-            body=[{"op": "add", "path": "/metadata/labels/b", "value": "1"}],
-            content=JSON_PATCH,
-        ),
+        _post("a pod is created", PODS, _pod("p"), query="fieldManager=first"),
+        _post("its name is taken", PODS, _pod("p")),
+        _post("a bad name", PODS, _pod("Bad_Name")),
+        _post("no name", PODS, _pod("")),
+        _post("a bad label", PODS, _pod("q", labels={"a": "-"})),
+        _post("a wrong namespace", PODS, _pod("q", namespace="other")),
+        _post("a version at creation", PODS, _pod("q", resourceVersion="7")),
+        _post("a trial", PODS, _pod("trial"), query="dryRun=All"),
+        _get("a trial leaves nothing", PODS, "trial"),
+        _get("it is read", PODS, "p"),
+        _merge("a patch that changes nothing", PODS, "p", {"metadata": {"labels": {"app": "x"}}}),
+        _merge("an image", PODS, "p", {"spec": {"containers": another_image}}, query="fieldManager=second"),
+        _merge("another host name", PODS, "p", {"spec": {"hostname": "other"}}),
+        _merge("another UID in a patch", PODS, "p", {"metadata": {"uid": other, **label}}),
+        _merge("an old version in a patch", PODS, "p", {"metadata": {**old, **label}}),
+        _merge("another name in a patch", PODS, "p", {"metadata": {"name": "other"}}),
+        _merge("the status of a pod through the pod", PODS, "p", {"status": {"phase": "Running"}}),
+        _merge("the spec of a pod through its status", PODS, "p", {"spec": {"hostname": "other"}}, "status"),
+        _merge("nothing that exists", PODS, "nobody", {"metadata": label}),
+        Step("a JSON patch", "PATCH", PODS, "p", body=add_label, content=JSON_PATCH),
         Step("an unknown patch", "PATCH", PODS, "p", body={}, content="text/plain"),
-        Step("a bound pod", "POST", PODS, "p", "binding", bind),
-        Step("bound twice", "POST", PODS, "p", "binding", bind),
-        Step("bound pod read", "GET", PODS, "p"),
-        Step("another UID in a deletion", "DELETE", PODS, "p", body={"preconditions": {"uid": other}}),
-        Step("an old version in a deletion", "DELETE", PODS, "p", body={"preconditions": {"resourceVersion": "1"}}),
-        Step("a graceful deletion", "DELETE", PODS, "p", body={"gracePeriodSeconds": 20}),
-        Step("a longer grace", "DELETE", PODS, "p", body={"gracePeriodSeconds": 25}),
-        Step("a shorter grace", "DELETE", PODS, "p", body={"gracePeriodSeconds": 10}),
-        Step("the name of a leaving pod", "POST", PODS, body=_pod("p")),
-        merge("a new finalizer on a leaving pod", PODS, "p", {"metadata": {"finalizers": ["example.com/late"]}}),
-        Step("no grace", "DELETE", PODS, "p", body={"gracePeriodSeconds": 0}),
-        Step("it is gone", "GET", PODS, "p"),
-        Step("gone twice", "DELETE", PODS, "p"),
-        Step(
-            "a pod with a finalizer",
-            "POST",
-            PODS,
-            body={**_pod("f"), "metadata": {"name": "f", "finalizers": ["example.com/x"]}},
-        ),
-        Step("the finalizer holds it", "DELETE", PODS, "f"),
-        merge("the finalizer goes", PODS, "f", {"metadata": {"finalizers": None}}),
-        Step("and the pod with it", "GET", PODS, "f"),
-        Step("a pod without a node", "POST", PODS, body=_pod("w")),
-        Step("a put with another UID", "PUT", PODS, "w", body=_with_metadata("a pod without a node", uid=other)),
-        Step(
-            "a put with an old version",
-            "PUT",
-            PODS,
-            "w",
-            body=_with_metadata("a pod without a node", resourceVersion="1"),
-        ),
-        Step("a put that changes nothing", "PUT", PODS, "w", body=lambda heard: heard["a pod without a node"]),
-        Step("a put of nobody", "PUT", PODS, "nobody", body=_pod("nobody")),
-        Step("it goes at once", "DELETE", PODS, "w"),
-        Step("it goes at once, read", "GET", PODS, "w"),
+        _post("a bound pod", PODS, bind, "p", "binding"),
+        _post("bound twice", PODS, bind, "p", "binding"),
+        _get("bound pod read", PODS, "p"),
+        _delete("another UID in a deletion", PODS, "p", {"preconditions": {"uid": other}}),
+        _delete("an old version in a deletion", PODS, "p", {"preconditions": old}),
+        _delete("a graceful deletion", PODS, "p", {"gracePeriodSeconds": 20}),
+        _delete("a longer grace", PODS, "p", {"gracePeriodSeconds": 25}),
+        _delete("a shorter grace", PODS, "p", {"gracePeriodSeconds": 10}),
+        _post("the name of a leaving pod", PODS, _pod("p")),
+        _merge("a new finalizer on a leaving pod", PODS, "p", {"metadata": {"finalizers": ["example.com/late"]}}),
+        _delete("no grace", PODS, "p", {"gracePeriodSeconds": 0}),
+        _get("it is gone", PODS, "p"),
+        _delete("gone twice", PODS, "p"),
+        _post("a pod with a finalizer", PODS, _pod("f", finalizers=["example.com/x"])),
+        _delete("the finalizer holds it", PODS, "f"),
+        _merge("the finalizer goes", PODS, "f", {"metadata": {"finalizers": None}}),
+        _get("and the pod with it", PODS, "f"),
+        _post("a pod without a node", PODS, _pod("w")),
+        _put("a put with another UID", PODS, "w", _with_metadata("a pod without a node", uid=other)),
+        _put("a put with an old version", PODS, "w", _with_metadata("a pod without a node", **old)),
+        _put("a put that changes nothing", PODS, "w", _with_metadata("a pod without a node")),
+        _put("a put of nobody", PODS, "nobody", _pod("nobody")),
+        _delete("it goes at once", PODS, "w"),
+        _get("it goes at once, read", PODS, "w"),
         # ConfigMaps and Services.
-        Step("a ConfigMap is created", "POST", CONFIG_MAPS, body=_config_map("m", immutable=True)),
-        merge("what is immutable", CONFIG_MAPS, "m", {"data": {"a": "2"}}),
-        Step("a ConfigMap is deleted", "DELETE", CONFIG_MAPS, "m"),
+        _post("a ConfigMap is created", CONFIG_MAPS, _config_map("m", immutable=True)),
+        _merge("what is immutable", CONFIG_MAPS, "m", {"data": {"a": "2"}}),
+        _delete("a ConfigMap is deleted", CONFIG_MAPS, "m"),
         # Server-side apply: a field that its manager no longer applies is removed, another manager's field stays.
         _apply("applied to nothing", CONFIG_MAPS, "n", _config_map("n", data={"a": "1", "b": "1"})),
-        merge("set by another one", CONFIG_MAPS, "n", {"data": {"c": "1"}}),
-        merge("a binary key", CONFIG_MAPS, "n", {"binaryData": {"d": "/w=="}}),
-        merge("no binary key is left", CONFIG_MAPS, "n", {"binaryData": {"d": None}}),
+        _merge("set by another one", CONFIG_MAPS, "n", {"data": {"c": "1"}}),
+        _merge("a binary key", CONFIG_MAPS, "n", {"binaryData": {"d": "/w=="}}),
+        _merge("no binary key is left", CONFIG_MAPS, "n", {"binaryData": {"d": None}}),
         _apply("applied without a key", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
         _apply("applied with the same", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
         _apply("a TFCluster is applied", TFCLUSTERS, "d", _with_jobs(cluster, "worker", "ps")),
-        merge("labelled by another one", TFCLUSTERS, "d", {"metadata": {"labels": {"a": "b"}}}),
+        _merge("labelled by another one", TFCLUSTERS, "d", {"metadata": {"labels": {"a": "b"}}}),
         _apply("applied without a job", TFCLUSTERS, "d", _with_jobs(cluster, "worker")),
-        Step("what was applied is deleted", "DELETE", TFCLUSTERS, "d"),
-        Step("a Service is created", "POST", SERVICES, body=service),
-        Step("a Service with a selector", "POST", SERVICES, body=named),
-        Step("a bad Service name", "POST", SERVICES, body={**service, "metadata": {"name": "S_"}}),
-        merge("a Service's address", SERVICES, "t", {"spec": {"clusterIP": "10.0.0.9"}}),
-        merge("a Service's field", SERVICES, "s", {"spec": {"publishNotReadyAddresses": True}}),
-        Step("a Service is deleted", "DELETE", SERVICES, "s"),
+        _delete("what was applied is deleted", TFCLUSTERS, "d"),
+        _post("a Service is created", SERVICES, service),
+        _post("a Service with a selector", SERVICES, named),
+        _post("a bad Service name", SERVICES, {**service, "metadata": {"name": "S_"}}),
+        _merge("a Service's address", SERVICES, "t", {"spec": {"clusterIP": "10.0.0.9"}}),
+        _merge("a Service's field", SERVICES, "s", {"spec": {"publishNotReadyAddresses": True}}),
+        _delete("a Service is deleted", SERVICES, "s"),
         # TFClusters.
-        Step("a TFCluster is created", "POST", TFCLUSTERS, body={**cluster, "status": {"readyTasks": 9}}),
-        Step("a TFCluster's name is taken", "POST", TFCLUSTERS, body=cluster),
-        merge("its labels", TFCLUSTERS, "c", {"metadata": {"labels": {"a": "b"}}}),
-        merge("its spec", TFCLUSTERS, "c", {"spec": {"suspend": True}}),
-        merge("its status through itself", TFCLUSTERS, "c", {"status": {"readyTasks": 1}}),
-        merge(
-            "its status",
-            TFCLUSTERS,
-            "c",
-            {"status": {"readyTasks": 1}, "spec": {"suspend": False}},
-            subresource="status",
-        ),
-        merge(
-            "its labels through its status", TFCLUSTERS, "c", {"metadata": {"labels": {"a": "c"}}}, subresource="status"
-        ),
-        merge(
-            "another UID in its status",
-            TFCLUSTERS,
-            "c",
-            {"metadata": {"uid": other}, "status": {"readyTasks": 2}},
-            subresource="status",
-        ),
-        merge("another UID in a TFCluster", TFCLUSTERS, "c", {"metadata": {"uid": other}, "spec": {"suspend": False}}),
-        merge(
-            "an old version in its status",
-            TFCLUSTERS,
-            "c",
-            {"metadata": {"resourceVersion": "1"}, "status": {"readyTasks": 3}},
-            subresource="status",
-        ),
-        Step("its scale", "GET", TFCLUSTERS, "c", "scale"),
-        merge("its scale patched", TFCLUSTERS, "c", {"spec": {"replicas": 5}}, subresource="scale"),
-        Step("a put without a version", "PUT", TFCLUSTERS, "c", body=cluster),
-        merge("a finalizer", TFCLUSTERS, "c", {"metadata": {"finalizers": ["example.com/x"]}}),
-        Step("another UID in its deletion", "DELETE", TFCLUSTERS, "c", body={"preconditions": {"uid": other}}),
-        Step("its finalizer holds it", "DELETE", TFCLUSTERS, "c"),
-        Step("deleted twice", "DELETE", TFCLUSTERS, "c"),
-        merge("it goes", TFCLUSTERS, "c", {"metadata": {"finalizers": []}}),
-        Step("it went", "GET", TFCLUSTERS, "c"),
+        _post("a TFCluster is created", TFCLUSTERS, {**cluster, "status": {"readyTasks": 9}}),
+        _post("a TFCluster's name is taken", TFCLUSTERS, cluster),
+        _merge("its labels", TFCLUSTERS, "c", {"metadata": {"labels": {"a": "b"}}}),
+        _merge("its spec", TFCLUSTERS, "c", {"spec": {"suspend": True}}),
+        _merge("its status through itself", TFCLUSTERS, "c", {"status": {"readyTasks": 1}}),
+        _merge("its status", TFCLUSTERS, "c", mixed, "status"),
+        _merge("its labels through its status", TFCLUSTERS, "c", relabelled, "status"),
+        _merge("another UID in its status", TFCLUSTERS, "c", status_of_another, "status"),
+        _merge("another UID in a TFCluster", TFCLUSTERS, "c", {"metadata": {"uid": other}, "spec": {"suspend": False}}),
+        _merge("an old version in its status", TFCLUSTERS, "c", old_status, "status"),
+        _get("its scale", TFCLUSTERS, "c", "scale"),
+        _merge("its scale patched", TFCLUSTERS, "c", {"spec": {"replicas": 5}}, "scale"),
+        _put("a put without a version", TFCLUSTERS, "c", cluster),
+        _merge("a finalizer", TFCLUSTERS, "c", {"metadata": {"finalizers": ["example.com/x"]}}),
+        _delete("another UID in its deletion", TFCLUSTERS, "c", {"preconditions": {"uid": other}}),
+        _delete("its finalizer holds it", TFCLUSTERS, "c"),
+        _delete("deleted twice", TFCLUSTERS, "c"),
+        _merge("it goes", TFCLUSTERS, "c", {"metadata": {"finalizers": []}}),
+        _get("it went", TFCLUSTERS, "c"),
         # Lists, and resources that are not served.
-        *(
-            Step(
-                f"one of three ({i})",
-                "POST",
-                CONFIG_MAPS,
-                body={**_config_map(f"l{i}"), "metadata": {"name": f"l{i}", "labels": {"n": str(i)}}},
-            )
-            for i in range(3)
-        ),
-        Step("a page", "GET", CONFIG_MAPS, query="limit=2&fieldSelector=metadata.name!%3Dkube-root-ca.crt"),
-        Step("in", "GET", CONFIG_MAPS, query="labelSelector=n+in+(0,2)"),
-        Step("not in", "GET", CONFIG_MAPS, query="labelSelector=n+notin+(0,2),n"),
-        Step("not equal", "GET", CONFIG_MAPS, query="labelSelector=n!%3D1,n"),
-        Step("a field", "GET", CONFIG_MAPS, query="fieldSelector=metadata.name%3Dl1"),
-        Step("a bad version", "GET", CONFIG_MAPS, query="resourceVersion=x"),
-        Step("a bad continue", "GET", CONFIG_MAPS, query="continue=x&limit=1"),
-        Step("a collection is deleted", "DELETE", CONFIG_MAPS, query="labelSelector=n+in+(0,2)"),
-        Step("one is left", "GET", CONFIG_MAPS, query="labelSelector=n"),
-        Step("a kind that nobody serves", "GET", Kind("v1", "nothings")),
-        Step("a kind that nobody serves, beside a custom one", "GET", Kind("tfcluster.dev/v1alpha1", "nothings")),
-        Step("a subresource that a custom kind lacks", "GET", TFCLUSTERS, "x", "nothing"),
-        Step("a group that nobody serves", "GET", Kind("example.com/v1", "nothings")),
-        Step("a subresource that nobody serves", "GET", CONFIG_MAPS, "l1", "nothing"),
-        Step("a method that is not for a collection", "PUT", CONFIG_MAPS, body=_config_map("l1")),
-        Step("a method that is not for an object", "POST", CONFIG_MAPS, "l1", body=_config_map("l1")),
+        *(_post(f"one of three ({i})", CONFIG_MAPS, _config_map(f"l{i}", labels={"n": str(i)})) for i in range(3)),
+        _get("a page", CONFIG_MAPS, query="limit=2&fieldSelector=metadata.name!%3Dkube-root-ca.crt"),
+        _get("in", CONFIG_MAPS, query="labelSelector=n+in+(0,2)"),
+        _get("not in", CONFIG_MAPS, query="labelSelector=n+notin+(0,2),n"),
+        _get("not equal", CONFIG_MAPS, query="labelSelector=n!%3D1,n"),
+        _get("a field", CONFIG_MAPS, query="fieldSelector=metadata.name%3Dl1"),
+        _get("a bad version", CONFIG_MAPS, query="resourceVersion=x"),
+        _get("a bad continue", CONFIG_MAPS, query="continue=x&limit=1"),
+        _delete("a collection is deleted", CONFIG_MAPS, query="labelSelector=n+in+(0,2)"),
+        _get("one is left", CONFIG_MAPS, query="labelSelector=n"),
+        _get("a kind that nobody serves", Kind("v1", "nothings")),
+        _get("a kind that nobody serves, beside a custom one", Kind("tfcluster.dev/v1alpha1", "nothings")),
+        _get("a subresource that a custom kind lacks", TFCLUSTERS, "x", "nothing"),
+        _get("a group that nobody serves", Kind("example.com/v1", "nothings")),
+        _get("a subresource that nobody serves", CONFIG_MAPS, "l1", "nothing"),
+        _put("a method that is not for a collection", CONFIG_MAPS, "", _config_map("l1")),
+        _post("a method that is not for an object", CONFIG_MAPS, _config_map("l1"), "l1"),
     )
 
 
@@ -272,15 +235,10 @@ def comparable(answer: Any, namespace: str) -> Any:
         text = json.dumps(answer, sort_keys=True).replace(namespace, "NAMESPACE")
         return _without_diff(json.loads(_RECORD.sub("in record", _UID.sub("UID", text))))
     if "items" in answer:
+        listed = answer["metadata"]
         names = [item["metadata"]["name"] for item in answer["items"]]
         typed = sorted({key for item in answer["items"] for key in item} & {"kind", "apiVersion"})
-        return (
-            answer["kind"],
-            names,
-            typed,
-            answer["metadata"].get("remainingItemCount"),
-            "continue" in answer["metadata"],
-        )
+        return answer["kind"], names, typed, listed.get("remainingItemCount"), "continue" in listed
     metadata = answer["metadata"]
     kept: dict[str, Any] = {key: metadata[key] for key in _METADATA if key in metadata}
     kept["leaving"] = "deletionTimestamp" in metadata
@@ -308,14 +266,6 @@ async def watched(session: Any, server: str, namespace: str, kind: Kind, *, sele
     url = f"{server}{kind.path(namespace)}?watch=1&timeoutSeconds=1&resourceVersion={since}&labelSelector={selector}"
     async with session.get(url) as response:
         lines = b"".join([chunk async for chunk in response.content.iter_any()]).splitlines()
-    events = [json.loads(line) for line in lines]
-    return [
-        (
-            event["type"],
-            event["object"].get("metadata", {}).get("name"),
-            event["object"].get("metadata", {}).get("generation"),
-            "deletionTimestamp" in event["object"].get("metadata", {}),
-            event["object"].get("code"),
-        )
-        for event in events
-    ]
+    events = [(event["type"], event["object"]) for event in map(json.loads, lines)]
+    found = [(kind, one.get("metadata", {}), one.get("code")) for kind, one in events]
+    return [(kind, m.get("name"), m.get("generation"), "deletionTimestamp" in m, code) for kind, m, code in found]

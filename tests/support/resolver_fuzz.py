@@ -108,25 +108,10 @@ class Inputs:
             return self.json()
         if kind == 5:
             return Index(self.one([0, 1, 3, -1, 10**30]))
-        return self.one(
-            [
-                *(
-                    object(),
-                    Array(),
-                    b"worker",
-                    b"\xff",
-                    10**5000,
-                    -(10**5000),
-                    bytearray(b"1"),
-                    (),
-                    {1},
-                    1j,
-                    iter([1]),
-                ),
-                *(len, Path("/nowhere"), int, ClusterSpec({"worker": ["a:1"]}), ClusterDeviceFilters(), range(3)),
-                lambda: None,
-            ]
-        )
+        numbers = [10**5000, -(10**5000), 1j, Array(), range(3), {1}, iter([1]), ()]
+        texts = [b"worker", b"\xff", bytearray(b"1"), Path("/nowhere")]
+        ours = [ClusterSpec({"worker": ["a:1"]}), ClusterDeviceFilters()]
+        return self.one([*numbers, *texts, *ours, object(), len, int, lambda: None])
 
     def changed(self, value: Any) -> Any:
         """Copy a JSON value and change some places in it, most often none or one."""
@@ -168,11 +153,9 @@ class Inputs:
         if kind == 17:
             return text[: self.random.randrange(len(text) + 1)]
         if kind == 18:
-            utf16 = text.decode("utf-8", "replace").encode("utf-16")
+            encoded = [b"\xef\xbb\xbf" + text, text.decode("utf-8", "replace").encode("utf-16")]
             long = b'{"version":' + b"9" * 10_000 + b"}"
-            return self.one(
-                [b"", b"[" * 100_000, b"\xef\xbb\xbf" + text, utf16, b"\0" * 9, long, text + text, b"{" * 2000]
-            )
+            return self.one([b"", b"[" * 100_000, b"\0" * 9, long, text + text, b"{" * 2000, *encoded])
         damaged = bytearray(text)
         for _ in range(self.random.randrange(1, 6)):
             damaged[self.random.randrange(len(damaged))] = self.random.randrange(256)
@@ -290,14 +273,9 @@ def fuzz_spec(draw: Inputs, folder: Path) -> None:
     """ClusterSpecs and device filters as a user might write them."""
     del folder
     jobs = draw.one([draw.changed(VIEW["jobs"]), {draw.one(TEXTS): {draw.one(NUMBERS): draw.one(TEXTS)}}, draw.value()])
-    filters = draw.one(
-        [
-            None,
-            {"worker": {draw.one(NUMBERS): [draw.one(TEXTS)]}},
-            {draw.one(TEXTS): {0: draw.one([["/job:ps"], draw.value()])}},
-            draw.value(),
-        ]
-    )
+    odd_index = {"worker": {draw.one(NUMBERS): [draw.one(TEXTS)]}}
+    odd_texts = {draw.one(TEXTS): {0: draw.one([["/job:ps"], draw.value()])}}
+    filters = draw.one([None, odd_index, odd_texts, draw.value()])
     resolver = ours(TFClusterResolver.from_spec, jobs, "worker", 0, device_filters=filters)
     if resolver is not None:
         exercise(resolver, draw)
@@ -339,12 +317,9 @@ class Answers:
 
 def fuzz_kubernetes(draw: Inputs, folder: Path) -> None:
     """Responses of an API server, and kubeconfigs, of any shape."""
-    config = {
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-    }
+    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}]
+    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]
+    config = {"current-context": "c", "clusters": clusters, "users": [{"name": "u", "user": {}}], "contexts": contexts}
     spoilt = draw.random.random() < 0.3
     content = json.dumps(draw.changed(config) if spoilt else config).encode("utf-8", "backslashreplace")
     (folder / "kubeconfig").write_bytes(content if draw.random.random() < 0.9 else draw.text())

@@ -97,6 +97,22 @@ iterator = dataset()
 result = None
 """
 
+#: Follows, with closures queued all the time; records the changes.
+FOLLOW = """
+changes, values, stop = [], [], threading.Event()
+following = follow(coordinator, resolver, on_change=lambda change: changes.append(change))
+def feed():
+    while not stop.is_set():
+        values.extend(schedule(1))
+        while sum(not value._status_available_event.is_set() for value in values[-20:]) > 10 and not stop.is_set():
+            time.sleep(0.001)
+feeder = threading.Thread(target=feed)
+def goes_on():
+    assert feeder.is_alive(), "a closure failed, and none is queued any more: the log says why"
+tell([])
+feeder.start()
+"""
+
 _LOOP = """
 import faulthandler, json, logging, signal, sys
 faulthandler.register(signal.SIGUSR1)  # a test that hangs can be asked where

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from unit.resolver_world import SETTINGS, speaker
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.connect.target import Target, target_of
-from tfcluster_resolver.errors import ArgumentError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
+from tfcluster_resolver.errors import (
+    ArgumentError,
+    ConnectError,
+    CoordinatorNotInClusterError,
+    NoSuchTaskError,
+    PortTakenError,
+)
 
 JOBS = {"chief": ["h:22"], "worker": ["h:222", "h:2222"], "ps": {1: "p1:1"}}
 SPEC = tf.train.ClusterSpec(JOBS)
@@ -89,18 +96,12 @@ def test_dict_or_cluster_def_is_rejected(cluster):
         connect_to_cluster(cluster)
 
 
-def test_filters_of_every_kind_are_read():
+def test_tensorflows_classes_are_read_and_made():
     theirs = tf.config.experimental.ClusterDeviceFilters()
     for index, texts in FILTERS["worker"].items():
         theirs.set_device_filters("worker", index, list(texts))
     for filters in (theirs, theirs._as_cluster_device_filters(), FILTERS):
         assert target(SPEC, filters=filters).filters == FILTERS
-
-
-def test_tensorflows_classes_make_a_resolver():
-    theirs = tf.config.experimental.ClusterDeviceFilters()
-    theirs.set_device_filters("worker", 0, ["/job:ps"])
-
     for cluster in (SPEC, SPEC.as_cluster_def(), JOBS):
         resolver = TFClusterResolver.from_spec(cluster, "chief", 0, device_filters=theirs)
         assert type(resolver.cluster_spec()) is tf.train.ClusterSpec
@@ -124,6 +125,22 @@ def test_resolver_without_a_task_needs_an_explicit_job(task):
     with pytest.raises(CoordinatorNotInClusterError, match="job_name='localhost'"):
         target(resolver)
     assert not target(resolver, job="localhost").inside
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (SETTINGS, r"a task server listens already.*and not `python -m tfcluster_resolver serve`"),
+        (b"", "another program"),
+    ],
+    ids=["a server", "another program"],
+)
+def test_own_port_in_use_is_rejected(answer, words):
+    """If the chief's pod already serves, the error comes before TensorFlow's, and before any task is waited for."""
+    with speaker(answer, closes=True) as address:
+        resolver = TFClusterResolver.from_spec({"chief": [address], "worker": ["nowhere.invalid:1"]}, "chief", 0)
+        with pytest.raises(PortTakenError, match=rf"to connect as /job:chief/task:0, .*{words}"):
+            connect_to_cluster(resolver)
 
 
 def test_graphs_and_functions_cannot_connect():

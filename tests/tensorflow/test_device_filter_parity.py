@@ -45,22 +45,13 @@ ODD = [
     *("", "-", ":", "/", " ", "é", "_", "a_b", "1a", "-1", "+1", "4294967296", "18446744073709551615"),
     *("18446744073709551616",),
 ]
-NUMBERED = {"/replica:", "/task:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"}
+#: Of the parts that have no number.
+OF_PART = {"/job:": ["*", "ps", "worker", "worker2"], "/device:": ["*", "CPU", "CPU:0", "CPU:1", "*:1", "GPU"]}
 
 
 def generated_filter(choose: random.Random) -> str:
-    text = ""
-    for _ in range(choose.randint(1, 4)):
-        part = choose.choice(PARTS[:4] * 2 + PARTS[4:])
-        if part in NUMBERED:
-            value = choose.choice(["*", "0", "0", "1", "10"])
-        else:
-            kinds = (
-                ["*", "ps", "worker", "worker2"] if part == "/job:" else ["*", "CPU", "CPU:0", "CPU:1", "*:1", "GPU"]
-            )
-            value = choose.choice(kinds)
-        text += part + value
-    return text
+    parts = [choose.choice(PARTS[:4] * 2 + PARTS[4:]) for _ in range(choose.randint(1, 4))]
+    return "".join(part + choose.choice(OF_PART.get(part, ["*", "0", "0", "1", "10"])) for part in parts)
 
 
 def generated_name(choose: random.Random) -> str:
@@ -158,13 +149,3 @@ def spelled(name: device_names.DeviceName) -> str:
     if name.type is not None:
         text += f"/device:{name.type}:{'*' if name.id is None else name.id}"
     return text
-
-
-# The deliberate differences: the results of TensorFlow's ClusterDeviceFilters and of ours.
-
-
-@pytest.fixture
-def theirs():
-    import tensorflow as tf
-
-    return tf.config.experimental.ClusterDeviceFilters()

@@ -13,36 +13,6 @@ from loopback_cluster import released
 from running_program import RunningProgram
 
 
-def test_worker_comes_while_closures_run(program: RunningProgram, tmp_path: Path):
-    """A new worker accepts closures that were queued before it, with its own dataset and table.
-
-    Nothing is lost or done twice, no function is traced again, and the iterators of the others continue.
-    """
-    program.do("result = tell(schedule(20))")
-    third = program.grow()
-
-    told = program.do(
-        f"""
-busy = [coordinator.schedule(until, args=("{tmp_path}/go",)) for _ in range(2)]
-values = schedule(50)
-change = resized()
-where = collections.Counter(int(value.fetch()[0]) for value in values)
-open("{tmp_path}/go", "w").close()
-coordinator.join()
-result = [change, where, tell(values), tell(schedule(60))]
-"""
-    )
-
-    sizes, where, during, after = told
-    assert sizes == [["/job:worker/task:2"], [], [], []]
-    assert where == {str(third): 50}
-    assert during["gain"] == 52
-    assert during["firsts"] == {str(third): 0}
-    assert after["gain"] == 60
-    assert during["gaps"] == after["gaps"] == []
-    assert after["traces"] == 1
-
-
 def test_closures_that_are_cancelled_cancel_nothing_else(program: RunningProgram):
     """Cancelling the functions of one thread, because a closure failed, does not affect those of other threads."""
     value = program.do(
@@ -118,30 +88,6 @@ def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram
     assert told["gain"] == 100
     processes = {third, *(program.pid("worker", index) for index in (0, 1))}
     program.do(f"while not {processes} <= set(tell(schedule(30, of=later))['where']):\n    pass\ndel later")
-
-
-def test_worker_is_removed_while_closures_run(program: RunningProgram, third: int):
-    """A removed worker finishes its closure; nothing is lost or done twice, and its thread ends.
-
-    The coordinator notifies it of its release, so that its server can exit.
-    """
-    address = program.shrink()
-    told = program.do(
-        """
-values = schedule(300)
-result = [resized(), tell(values), worker_threads(), tell(schedule(60))]
-"""
-    )
-
-    sizes, during, threads, after = told
-    assert sizes == [[], ["/job:worker/task:2"], [], []]
-    assert during["gain"] == 300
-    assert sum(during["where"].values()) == 300
-    assert threads == ["WorkerClosureProcessingLoop-0", "WorkerClosureProcessingLoop-1"]
-    assert str(third) not in after["where"]
-    assert after["traces"] == 1
-    assert after["gaps"] == []
-    released(address).unlink()
 
 
 def test_worker_that_stays_busy_stays(program: RunningProgram, third: int, tmp_path: Path):
@@ -485,27 +431,3 @@ while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_l
     assert "another number of GPUs than the 1 of the strategy" in refused[0]
     assert len(threads) == 2
     assert gain == 30
-
-
-def test_invalid_arguments_are_rejected(program: RunningProgram):
-    """Invalid coordinators, resolvers and times, and a cluster with other jobs."""
-    told = program.do(
-        """
-result = []
-jobs = {"chief": ["a:1"], "worker": ["b:1"], "evaluators": ["c:1"]}
-other = TFClusterResolver.from_spec(jobs, "chief", 0)
-for given in (
-    lambda: resize(strategy, resolver),
-    lambda: follow(coordinator, jobs),
-    lambda: resize(coordinator, resolver, timeout="5"),
-    lambda: resize(coordinator, other, timeout=1),
-):
-    try:
-        given()
-    except errors.TFClusterError as error:
-        result.append([type(error).__name__, str(error)])
-"""
-    )
-
-    assert [name for name, _ in told] == ["ArgumentTypeError"] * 3 + ["RestartNeededError"]
-    assert "the jobs are evaluators, worker in place of ps, worker" in told[3][1]

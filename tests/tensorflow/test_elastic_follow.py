@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from running_program import RunningProgram
-
-#: Follows, with closures queued all the time; records the changes.
-FOLLOW = """
-changes, values, stop = [], [], threading.Event()
-following = follow(coordinator, resolver, on_change=lambda change: changes.append(change))
-def feed():
-    while not stop.is_set():
-        values.extend(schedule(1))
-        while sum(not value._status_available_event.is_set() for value in values[-20:]) > 10 and not stop.is_set():
-            time.sleep(0.001)
-feeder = threading.Thread(target=feed)
-def goes_on():
-    assert feeder.is_alive(), "a closure failed, and none is queued any more: the log says why"
-tell([])
-feeder.start()
-"""
+from loopback_cluster import released
+from running_program import FOLLOW, RunningProgram
 
 #: Ends both, and returns the results of the closures.
 END = """
@@ -34,7 +19,11 @@ result = [scheduled, told_all, sorted({task for change in changes for part in si
 
 
 def test_scale_up_and_down_under_load(program: RunningProgram):
-    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice."""
+    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice.
+
+    No function is traced again, each new worker has its own dataset and table, and the iterators of the others
+    continue.  The coordinator notifies the workers that leave of their release, so that their servers can exit.
+    """
     program.do(FOLLOW)
     pids = program.serve("worker", 6)
     up = program.publish()
@@ -43,6 +32,7 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
         f"begun = len(values)\nwhile not {set(pids)} <= {{value.fetch()[0] for value in values[begun:-20]}}:\n"
         "    goes_on()"
     )
+    leaving = program.cluster.addresses["worker"][1:]
     del program.cluster.addresses["worker"][1:]
     down = program.publish()
     program.do(f"following.wait_for_epoch({down})")
@@ -52,8 +42,12 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
     assert told["gain"] == scheduled
     assert sum(told["where"].values()) == scheduled
     assert {str(pid) for pid in pids} <= set(told["where"])
+    assert {told["firsts"][str(pid)] for pid in pids} == {0}
     assert told["gaps"] == []
     assert told["traces"] == 1
+    assert any(released(address).exists() for address in leaving)
+    for address in leaving:
+        released(address).unlink(missing_ok=True)
     assert changed == [f"/job:worker/task:{index}" for index in range(1, 8)]
     assert program.do("result = worker_threads()") == ["WorkerClosureProcessingLoop-0"]
 
@@ -155,7 +149,7 @@ def test_nothing_of_ours_grows(program: RunningProgram):
     told = program.do(
         f"""
 import gc
-from tfcluster_resolver._tensorflow import values
+from tfcluster_resolver._tensorflow import workers
 jobs = {program.cluster.addresses}
 given = [TFClusterResolver.from_spec({{**jobs, "worker": jobs["worker"][:count]}}, "chief", 0) for count in (3, 2)]
 def descriptors():
@@ -174,7 +168,7 @@ def ours():
     gc.collect()
     kinds = collections.Counter(type(one).__name__ for one in gc.get_objects()
                                 if str(type(one).__module__).startswith("tfcluster_resolver"))
-    return [len(threading.enumerate()), len(values._containers), kinds, descriptors()]
+    return [len(threading.enumerate()), len(workers._containers), kinds, descriptors()]
 def cycle():
     for each in given:
         resize(coordinator, each, timeout=60)

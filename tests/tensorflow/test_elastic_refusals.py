@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import ast
-import copy
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
-import tensorflow as tf
 from loopback_cluster import DEADLINE, ROOT
 
-from tfcluster_resolver.elastic.engine import ElasticEngine, Request
-from tfcluster_resolver.elastic.plan import Change
-
-RESOLVER = ROOT / "resolver" / "tfcluster_resolver"
+RESOLVER = ROOT / "resolver" / "tfcluster_resolver" / "_tensorflow"
 
 
 def test_unsupported_tensorflow_is_rejected(make_cluster):
@@ -85,22 +78,13 @@ print(json.dumps([unknown, lacking, taken, unnoticed]))
 
 
 def test_every_private_name_is_checked():
-    """The modules that use TensorFlow's private names use none that the check leaves out."""
-    checked = (RESOLVER / "_tensorflow/private.py").read_text()
-    for name in ("_tensorflow/workers.py", "_tensorflow/values.py"):
-        tree = ast.parse((RESOLVER / name).read_text())
-        own = {one.attr for one in ast.walk(tree) if isinstance(one, ast.Attribute) and _is_self(one.value)}
-        touched = {
-            one.attr
-            for one in ast.walk(tree)
-            if isinstance(one, ast.Attribute) and one.attr.startswith("_") and not one.attr.startswith("__")
-        }
-        assert touched - own, name
-        assert {attribute for attribute in touched - own if attribute not in checked} == set()
-
-
-def _is_self(value: ast.expr) -> bool:
-    return isinstance(value, ast.Name) and value.id == "self"
+    """The module that uses TensorFlow's private names uses none that the check leaves out."""
+    checked = (RESOLVER / "private.py").read_text()
+    used = [one for one in ast.walk(ast.parse((RESOLVER / "workers.py").read_text())) if isinstance(one, ast.Attribute)]
+    own = {one.attr for one in used if isinstance(one.value, ast.Name) and one.value.id == "self"}
+    touched = {one.attr for one in used if one.attr.startswith("_") and not one.attr.startswith("__")} - own
+    assert touched
+    assert {attribute for attribute in touched if attribute not in checked} == set()
 
 
 def test_lost_machine_does_not_block_others(tmp_path: Path):
@@ -127,91 +111,3 @@ def test_lost_machine_does_not_block_others(tmp_path: Path):
     assert seen["until"] is not None
     assert seen["others"] > 0
     assert seen["gap"] < 60
-
-
-# The thread that changes TensorFlow's cluster, in rare situations of a running program.
-
-
-class Slow:
-    """A coordinator whose cluster of one chief takes as long to change as the test sets."""
-
-    stopped = False
-
-    def __init__(self) -> None:
-        self.server_def = tf.train.ServerDef(job_name="chief", task_index=0, protocol="grpc")
-        self.server_def.cluster.job.add(name="chief").tasks[0] = "127.0.0.1:1"
-        self.updating, self.go_on = threading.Event(), threading.Event()
-        self._due = threading.Event()
-
-    def take_over(self, _: ElasticEngine) -> bool:
-        return True
-
-    def wait(self, seconds: float) -> bool:
-        happened = self._due.wait(seconds)
-        self._due.clear()
-        return happened
-
-    def wake(self) -> None:
-        self._due.set()
-
-    def update(self, wanted: Any) -> None:
-        self.updating.set()
-        assert self.go_on.wait(DEADLINE)
-        self.server_def = copy.deepcopy(wanted)
-
-    def recovered(self, _: Exception | None = None) -> None:
-        """No caller waits."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def test_change_requested_while_tensorflow_is_busy_is_applied():
-    """After a lost worker TensorFlow updates its cluster; a change requested in the meantime is applied."""
-    running: Any = Slow()
-    engine = ElasticEngine(running)
-    assert engine.begin()
-    try:
-        engine.forget(("worker", 0))
-        engine.running.wake()
-        assert running.updating.wait(DEADLINE)
-
-        wanted = copy.deepcopy(engine.wanted)
-        wanted.cluster.job.add(name="other")
-        request = Request(wanted, Change(1))
-        engine.ask(request)
-        running.go_on.set()
-
-        assert request.done.wait(DEADLINE)
-        assert [job.name for job in running.server_def.cluster.job] == ["chief", "other"]
-    finally:
-        running.go_on.set()
-        engine.stop()
-
-
-def test_applied_change_is_never_reverted():
-    """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
-    running: Any = Slow()
-    running.go_on.set()
-    engine = ElasticEngine(running)
-    assert engine.begin()
-    try:
-        wanted = copy.deepcopy(engine.wanted)
-        wanted.cluster.job.add(name="other")
-        request = Request(wanted, Change(1))
-        taken_back: list[bool] = []
-
-        class Late(threading.Event):
-            """Completed a moment after the caller has given up."""
-
-            def set(self) -> None:
-                taken_back.append(engine.withdraw(request))
-                super().set()
-
-        request.done = Late()
-        engine.ask(request)
-
-        assert request.done.wait(DEADLINE)
-        assert taken_back == [False]
-    finally:
-        engine.stop()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
-from loopback_cluster import DEADLINE, ROOT
+from unit.resolver_world import ROOT, python
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 
@@ -91,16 +89,8 @@ print(json.dumps([__version__, api_implementation.Type(), made.SerializeToString
 
 
 def run(program: str, *path: Path, flags: tuple[str, ...] = (), **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", program],
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(str(one) for one in (ROOT / "resolver", *path)), "TF_CPP_MIN_LOG_LEVEL": "2"}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    variables = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"} | environment
+    done = python(*flags, "-c", program, path=[ROOT / "resolver", *path], environment=variables)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.strip()
 

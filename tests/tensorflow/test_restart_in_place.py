@@ -18,11 +18,10 @@ pytestmark = pytest.mark.exhaustive
 TRAIN = """
 import json, os, sys, time
 import tensorflow as tf
-from tfcluster_resolver import RestartOnResize, TFClusterResolver
-seen = TFClusterResolver()
+from tfcluster_resolver import RestartOnResize
 open_files = len(os.listdir("/proc/self/fd"))
 restart = RestartOnResize()
-cluster = restart.meet(*map(float, sys.argv[2:]))
+cluster = restart.meet()
 strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=cluster)
 folder = sys.argv[1]
 with strategy.scope():
@@ -47,20 +46,10 @@ os.chdir("/")
 while True:
     step()
     steps.assign_add(1)
-    print(json.dumps([int(steps), float(weight.numpy()), strategy.num_replicas_in_sync, os.getpid(), open_files,
-                      seen.epoch]), flush=True)
+    made = [int(steps), float(weight.numpy()), strategy.num_replicas_in_sync, os.getpid(), open_files]
+    print(json.dumps(made), flush=True)
     restart.check(strategy, save)
     time.sleep(0.05)  # nobody reads both workers at once: a full pipe would stop them
-"""
-
-#: A worker without restart support that joins with the larger cluster while the smaller one trains.
-NEWCOMER = """
-import tensorflow as tf
-from tfcluster_resolver import TFClusterResolver
-try:
-    tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=TFClusterResolver().snapshot())
-except tf.errors.InvalidArgumentError as error:
-    print("refused", error.message.splitlines()[0], flush=True)
 """
 
 
@@ -70,7 +59,6 @@ class Made(NamedTuple):
     workers: int
     pid: int
     open_files: int
-    epoch: int
 
 
 def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
@@ -85,10 +73,7 @@ def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
 
 
 def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
-    """Two training workers become three and two again, in the same processes; no step is lost or repeated.
-
-    First the counterproof for MultiWorkerMirroredStrategy: the running two reject a third worker.
-    """
+    """Two training workers become three and two again, in the same processes; no step is lost or repeated."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
     program.write_text(TRAIN)
@@ -100,10 +85,6 @@ def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
     seen_by_two = cluster.folder
     cluster.folder = tmp_path / "newer"
     cluster.publish(epoch=2)
-    assert "refused Unexpected task registered with task_name=/job:worker/replica:0/task:2" in cluster.program(
-        NEWCOMER, "worker", third
-    )
-
     newcomer = cluster.start("worker", third, *words)
     cluster.folder = seen_by_two
     cluster.publish(epoch=2)
@@ -122,22 +103,3 @@ def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
     assert grown[2][0].number == grown[0][-1].number
     assert newcomer.wait(DEADLINE) == 0, cluster.logs()
     assert list(Path(saved).glob("checkpoint-*"))
-
-
-def test_pending_worker_does_not_block_training(make_cluster, tmp_path):
-    """While a new worker's pod is pending, training continues; it restarts when the worker listens."""
-    cluster: LoopbackCluster = make_cluster(jobs={"worker": 1})
-    saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
-    program.write_text(TRAIN)
-    first = cluster.start("worker", 0, str(program), saved, "10")
-    made(first, workers=1)
-    second = cluster.add_task("worker")
-    cluster.publish(epoch=2)
-
-    waiting = made(first, workers=1)
-    while len([step for step in waiting if step.epoch == 2]) < 20:
-        waiting += made(first, workers=1)
-    newcomer = cluster.start("worker", second, str(program), saved)
-    grown = [made(worker, workers=2) for worker in (first, newcomer)]
-
-    assert grown[0][-1].number == grown[1][-1].number

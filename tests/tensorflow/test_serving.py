@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def test_signal_ends_the_server_as_process_one(make_cluster):
 
 
 def test_leaving_server_exits_when_the_coordinator_releases_it(make_cluster):
-    """It exits with 0 only if it leaves and the coordinator's message is for this server, not for an earlier one."""
+    """It exits with 0, but not for a message to an earlier server."""
     cluster = make_cluster(jobs={"worker": 2})
     word = released(cluster.addresses["worker"][1])
     word.write_text("")
@@ -61,33 +60,11 @@ def test_leaving_server_exits_when_the_coordinator_releases_it(make_cluster):
     assert not word.exists()
     cluster.leaving = {"worker": ((1, 2),)}
     cluster.publish(epoch=2)
-    with pytest.raises(subprocess.TimeoutExpired):
-        server.wait(2)
+    assert server.poll() is None
 
     word.write_text("")
 
     assert cluster.await_line(server, "has released it")
-    assert server.wait(DEADLINE) == 0
-
-
-def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
-    """The message can come first: it counts once the view says that the task leaves; an old one is deleted."""
-    cluster = make_cluster(jobs={"worker": 2})
-    word = released(cluster.addresses["worker"][1])
-    (server,) = cluster.serve(("worker", 1))
-    word.write_text("")
-    os.utime(word, (0, 0))
-    while word.exists():
-        assert server.poll() is None
-        time.sleep(0.05)
-
-    word.write_text("")
-    with pytest.raises(subprocess.TimeoutExpired):
-        server.wait(2)
-    assert word.exists()
-    cluster.leaving = {"worker": ((1, 2),)}
-    cluster.publish(epoch=2)
-
     assert server.wait(DEADLINE) == 0
 
 
@@ -118,13 +95,6 @@ def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
     assert said.endswith(f"port {address.rpartition(':')[2]}\n")
     assert server.communicate(timeout=DEADLINE)[0] == "the program ends by itself\n"
     assert server.returncode == 0
-
-
-def test_tensorflow_aborts_for_the_job_that_serve_rejects(make_cluster):
-    cluster = make_cluster(jobs={"my-worker": 1})
-    address = cluster.addresses["my-worker"][0]
-    theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
-    assert cluster.run("my-worker", 0, "-c", theirs).returncode == -signal.SIGABRT
 
 
 def test_unsupported_rpc_layer_is_rejected(make_cluster):

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,26 @@ def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.Vie
     """Build a view of the cluster n/c, by default at epoch 1."""
     named = {"name": "c", "namespace": "n", "uid": "u", "epoch": 1, "rpc_layer": "grpc"}
     return contract.View(**{**named, "jobs": jobs or {}, **parts})
+
+
+class Seen:
+    """A source whose view the test sets."""
+
+    def __init__(self, workers: Sequence[str] = ("w0:1",), epoch: int = 1) -> None:
+        self.show(workers, epoch)
+        self.looks = 0
+        self.on_look: Callable[[], object] = lambda: None
+
+    def show(self, workers: Sequence[str], epoch: int) -> None:
+        self._view = view_of({"worker": tuple(workers)}, epoch=epoch)
+
+    def view(self) -> contract.View:
+        self.looks += 1
+        self.on_look()
+        return self._view
+
+    def notice(self) -> None:
+        return None
 
 
 def publish(folder: Path, view: contract.View | str) -> None:
@@ -139,7 +159,6 @@ def python(
         env={**environment, "PYTHONPATH": os.pathsep.join(map(str, path))},
         capture_output=True,
         text=True,
-        timeout=GUARD,
         check=False,
-        **more,
+        **{"timeout": GUARD, **more},
     )

@@ -156,13 +156,7 @@ def filtered(tasks: Sequence[Any], filters: Sequence[Any] = (), times: int = 1) 
         ({"epoch": 2**63}, "epoch must be 9223372036854775807 at most, not 9223372036854775808"),
         # JSON can contain half a character, which would fail only where it is printed or sent.
         ({"cluster": {"name": "\ud800", "namespace": "n", "uid": "u"}}, "must be Unicode"),
-        ({"rpcLayer": "\udfff"}, "must be Unicode"),
-        ({"jobs": {"ps": ["\ud800"]}}, "must be Unicode"),
         ({"jobs": {"\ud800": ["a:1"]}}, "must be Unicode"),
-        ({"jobs": {"ps": {"\ud800": "a:1"}}}, "must be Unicode"),
-        ({"deviceFilters": filtered([0, 1], ["\ud800"])}, "must be Unicode"),
-        ({"accelerators": {"ps": {"limits": {"\ud800": 1}}}}, "must be Unicode"),
-        ({"incarnations": {"ps": {"0": "\ud800"}}}, "must be Unicode"),
         ({"later": {"\ud800": 1}, "\udc00": 1}, "must be Unicode"),
     ],
 )
@@ -245,23 +239,7 @@ def test_own_task_is_put_in_where_the_view_hides_it(job, index, tasks):
     assert spelled["cluster"][job] == (tasks if isinstance(tasks, list) else {str(k): v for k, v in tasks.items()})
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = ["version", "cluster", "epoch", "rpcLayer", "jobs", "deviceFilters", "accelerators", "leaving", "incarnations"]
 RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))
-
-
-@given(st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_any_document_is_a_view_or_rejected(replaced):
-    document = json.loads(TEXT) | replaced
-    try:
-        view = contract.load(json.dumps(document))
-    except contract.ContractError:
-        return
-    assert contract.load(contract.dump(view)) == view
 
 
 @given(

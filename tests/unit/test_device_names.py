@@ -1,19 +1,18 @@
-"""TensorFlow's device names, parsed without TensorFlow; tests/tensorflow compares them with a real runtime."""
+"""TensorFlow's device names, parsed without TensorFlow.
+
+tests/tensorflow compares them, and which filter shows which device, with a real runtime.
+"""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfcluster_resolver import device_filter_matches, device_names
 from tfcluster_resolver.device_names import DeviceName
 from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
 
 PS_0 = "/job:ps/replica:0/task:0/device:CPU:0"
-PS_1 = "/job:ps/replica:0/task:1/device:CPU:0"
 WORKER_1_GPU = "/job:worker/replica:0/task:1/device:GPU:1"
-DEVICES = [PS_0, PS_1, WORKER_1_GPU]
 
 
 @pytest.mark.parametrize(
@@ -101,43 +100,9 @@ def test_filter_and_name_must_be_strings(text):
         device_filter_matches("/", text)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("/job:ps", [PS_0, PS_1]),
-        ("/job:ps/task:1", [PS_1]),
-        ("/task:1", [PS_1, WORKER_1_GPU]),
-        ("/device:CPU:0", [PS_0, PS_1]),
-        ("/device:GPU", [WORKER_1_GPU]),
-        ("/replica:0", DEVICES),
-        ("/", DEVICES),
-        ("", DEVICES),
-        ("/job:worker/replica:1", []),
-        ("/job:PS", []),
-        ("/device:cpu:0", []),
-        ("/gpu:1", [WORKER_1_GPU]),
-        ("/job:p", []),
-        ("/task:4294967297", [PS_1, WORKER_1_GPU]),
-    ],
-)
-def test_filter_shows(text, shown):
-    assert [device for device in DEVICES if device_filter_matches(text, device)] == shown
-
-
 def test_part_that_a_device_leaves_out_fits():
     assert device_filter_matches("/device:GPU:0", "/job:ps/task:0")
     assert not device_filter_matches("/job:worker", "/job:ps/task:0")
+    assert [device_filter_matches("/task:1", device) for device in (PS_0, WORKER_1_GPU)] == [False, True]
     with pytest.raises(ValueError, match="device name 'ps'"):
         device_filter_matches("/job:ps", "ps")
-
-
-_NAMES = st.sampled_from(["a", "B_1", "worker"])
-_PARTS = st.builds(DeviceName, _NAMES, st.integers(0, 9), st.integers(0, 2**31 - 1), _NAMES, st.integers(0, 9))
-
-
-@given(_PARTS)
-def test_whole_name_shows_itself_alone(parts):
-    text = f"/job:{parts.job}/replica:{parts.replica}/task:{parts.task}/device:{parts.type}:{parts.id}"
-    assert device_names.parse(text) == parts
-    assert device_filter_matches(text, text)
-    assert not device_filter_matches(text, text.replace("/task:", "/task:1"))

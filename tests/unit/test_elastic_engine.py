@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 from support.waiting import GUARD, eventually
-from unit.resolver_world import view_of
+from unit.resolver_world import Seen, view_of
 
-from tfcluster_resolver import TFClusterResolver, contract, elastic
+from tfcluster_resolver import TFClusterResolver, elastic
 from tfcluster_resolver.elastic import Following
 from tfcluster_resolver.elastic.connections import Sockets
 from tfcluster_resolver.elastic.plan import Change
-from tfcluster_resolver.errors import TasksBusyError
+from tfcluster_resolver.errors import ArgumentTypeError, TasksBusyError
 
 #: The modules that load TensorFlow, or need a module that does.
-LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.values", "_tensorflow.workers", "elastic.engine")]
+LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.workers", "elastic.engine")]
 
 
 class OpError(Exception):
@@ -140,6 +140,46 @@ def test_unrequested_update_error_is_retried_or_raised(engine, error, told, upda
     eventually(lambda: (len(engine.running.told), engine.running.updates), (told, updates).__eq__, what="it is settled")
 
 
+def test_change_requested_while_tensorflow_is_busy_is_applied(engine_module, engine):
+    """After a lost worker TensorFlow updates its cluster; a change requested in the meantime is applied."""
+    busy, go_on, updates = threading.Event(), threading.Event(), []
+
+    def update(wanted: object) -> None:
+        updates.append(wanted)
+        busy.set()
+        assert go_on.wait(GUARD)
+
+    engine.running.update = update
+    engine.forget(("worker", 0))
+    engine._thread.start()
+    assert busy.wait(GUARD)
+    request = engine_module.Request(SimpleNamespace(**vars(engine.wanted), changed=True), Change(2))
+    engine.ask(request)
+    go_on.set()
+
+    assert request.done.wait(GUARD)
+    assert [hasattr(one, "changed") for one in updates] == [False, True]
+
+
+def test_applied_change_is_never_reverted(engine_module, engine):
+    """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
+    request, taken_back = engine_module.Request(engine.wanted, Change(2)), []
+
+    class Late(threading.Event):
+        """Completed a moment after the caller has given up."""
+
+        def set(self) -> None:
+            taken_back.append(engine.withdraw(request))
+            super().set()
+
+    request.done = Late()
+    engine.ask(request)
+    engine._thread.start()
+
+    assert request.done.wait(GUARD)
+    assert taken_back == [False]
+
+
 def test_connections_are_watched_after_a_moment_without_threads(starve, monkeypatch):
     looks: list[bool] = []
     monkeypatch.setattr(Sockets, "_look", lambda _: looks.append(True))
@@ -163,22 +203,6 @@ def test_connections_are_watched_on_without_descriptors(monkeypatch):
         eventually(lambda: looks, lambda seen: len(seen) > 1, what="the connections are looked at again")
 
 
-class Seen:
-    """The view, as the test sets it."""
-
-    def __init__(self) -> None:
-        self.show(1)
-
-    def show(self, epoch: int) -> None:
-        self._view = view_of({"worker": ("w0:1",)}, epoch=epoch)
-
-    def view(self) -> contract.View:
-        return self._view
-
-    def notice(self) -> None:
-        return None
-
-
 def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch):
     """Otherwise a busy, leaving worker would block the new ones."""
     seen, waiting = Seen(), threading.Event()
@@ -193,7 +217,7 @@ def test_change_that_waits_for_a_busy_worker_ends_with_a_newer_view(monkeypatch)
     monkeypatch.setitem(sys.modules, "tfcluster_resolver.elastic.change", SimpleNamespace(follow_once=follow_once))
     following = Following(engine, TFClusterResolver("chief", 0, source=seen), None)
     assert waiting.wait(GUARD)
-    seen.show(2)
+    seen.show(["w0:1"], 2)
 
     assert following.wait_for_epoch(2, GUARD)
     following.close()
@@ -222,6 +246,19 @@ def test_change_is_applied_however_often_the_view_changes(monkeypatch):
     assert following.error is None
 
 
+def test_arguments_are_checked():
+    """Before TensorFlow is loaded."""
+    resolver = TFClusterResolver.from_spec({"worker": ["a:1"]})
+    for call, word in (
+        (lambda: elastic.resize(None, {"worker": ["a:1"]}), "takes a TFClusterResolver"),
+        (lambda: elastic.follow(None, {"worker": ["a:1"]}), "takes a TFClusterResolver"),
+        (lambda: elastic.resize(None, resolver, timeout="5"), "timeout"),
+        (lambda: elastic.follow(None, resolver, timeout=None), "timeout"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=word):
+            call()
+
+
 def test_resize_with_a_snapshot_uses_the_cluster_as_it_is_now(monkeypatch):
     """The snapshot of the start would undo later changes."""
     seen = Seen()
@@ -230,6 +267,6 @@ def test_resize_with_a_snapshot_uses_the_cluster_as_it_is_now(monkeypatch):
     monkeypatch.setitem(sys.modules, "tfcluster_resolver.elastic.change", change)
     monkeypatch.setattr(elastic, "_engine_of", lambda *_: engine)
     snapshot = TFClusterResolver("chief", 0, source=seen).snapshot()
-    seen.show(2)
+    seen.show(["w0:1"], 2)
 
     assert elastic.resize(None, snapshot) == Change(2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.resolver_fuzz import Index
-from unit.resolver_world import DUPLICATES, GPU, IDENTITY, be_no_task, be_task, publish, view_of
+from unit.resolver_world import GPU, IDENTITY, be_no_task, be_task, publish, view_of
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.cluster import Membership, Task
@@ -147,11 +147,8 @@ def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[st
     ("asked", "shown", "found"),
     [
         (("worker-0",), None, ({"GPU": 2}, [])),
-        (("worker-1",), None, ({"GPU": 1}, [])),
-        (("chief-0",), None, ({}, [])),
         (("chief-0", "worker", 1), None, ({"GPU": 1}, [])),
         (("chief-0", "worker", 10), None, ({"GPU": 0}, [])),
-        (("chief-0", "worker", 11), None, ({"GPU": 2}, [])),
         (("evaluator-0",), None, ({"GPU": 3, "TPU": 4}, [])),
         ((None,), None, ({"GPU": 10 * 2 + 1}, [])),
         (("worker-0",), {"GPU": 2}, ({"GPU": 2}, [])),
@@ -201,12 +198,8 @@ def test_arguments_of_the_resolver_are_checked(speak_as, arguments):
     for name, value in arguments.items() - {("directory", 3)}:
         with pytest.raises(ArgumentTypeError, match=name):
             setattr(speak_as("worker-1"), name, value)
-
-
-def test_timeout_of_a_watch_is_a_number(speak_as):
-    for timeout, error in (("1", ArgumentTypeError), (True, ArgumentTypeError), (float("nan"), ArgumentValueError)):
-        with pytest.raises(error, match="timeout"):
-            speak_as("worker-1").watch(timeout)
+    with pytest.raises(ArgumentTypeError, match="timeout"):
+        speak_as("worker-1").watch("1")
 
 
 def test_view_cannot_be_changed(speak_as):
@@ -222,16 +215,6 @@ def test_view_cannot_be_changed(speak_as):
     before = contract.dump(VIEW)
     Membership(view=VIEW, own=Task("ps", 0, "own:1")).jobs()["worker"].clear()
     assert contract.dump(VIEW) == before
-
-
-@DUPLICATES
-def test_copies_answer_the_same(speak_as, tmp_path, duplicate):
-    """A copy, also of a membership, has the same task and the same view; its text describes the view if that exists."""
-    resolver = speak_as("worker-1")
-    assert duplicate(resolver.membership()) == resolver.membership()
-    assert repr(duplicate(resolver)) == repr(resolver) == "<TFClusterResolver n/c epoch 4, /job:worker/task:1>"
-    (tmp_path / "cluster.json").unlink()
-    assert repr(duplicate(resolver)) == "<TFClusterResolver (ViewNotFoundError), /job:worker/task:1>"
 
 
 def test_filters_are_spelled_out(speak_as):

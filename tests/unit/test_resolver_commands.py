@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from unit.resolver_world import (
 )
 
 from local_kubernetes.ports import free_ports
-from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
+from tfcluster_resolver import Task, TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
+from tfcluster_resolver.commands import serve as serving
 from tfcluster_resolver.commands.command import explain_codes
 
 VIEW = view_of(
@@ -61,15 +63,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 def listed_codes(command: str) -> set[int]:
     return {int(code) for code in re.findall(r"^  (\d+)(?= )", explain_codes(COMMANDS[command]), re.MULTILINE)}
-
-
-@pytest.mark.usefixtures("in_pod")
-def test_words_are_those_of_the_process_where_none_are_given(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tfcluster_resolver", "show"])
-    assert main() == 0
-    with pytest.raises(SystemExit):
-        main([])
-    assert "COMMAND" in capsys.readouterr().err
 
 
 def test_success_is_listed_where_it_is_the_command_s_own():
@@ -216,17 +209,6 @@ def test_exec_sets_tf_config_and_keeps_the_environment(in_pod, monkeypatch):
     }
 
 
-def test_tf_config_shows_the_own_task(in_pod, monkeypatch):
-    """Also if the view hides it, and for an evaluator, which MultiWorkerMirroredStrategy looks up."""
-    publish(in_pod, replace(VIEW, jobs={"chief": ("c0:1",), "worker": {3: "w3:1"}}))
-    assert json.loads(tf_config())["cluster"] == {"chief": ["c0:1"], "worker": {"1": "w1:1", "3": "w3:1"}}
-    assert json.loads(tf_config(TFClusterResolver())) == json.loads(tf_config())
-    be_task(monkeypatch, "evaluator", 0, "e0:1")
-    config = json.loads(tf_config())
-    assert config["task"] == {"type": "evaluator", "index": 0}
-    assert config["cluster"]["evaluator"] == ["e0:1"]
-
-
 @pytest.mark.parametrize("job", ["worker", "evaluator"])
 def test_tf_config_speaks_for_the_resolvers_task(job):
     resolver = TFClusterResolver.from_spec({"worker": ["a:1", "b:2"]}, job, 0, rpc_layer="grpc+verbs")
@@ -323,6 +305,21 @@ def test_serve_on_a_port_in_use_is_rejected_and_keeps_signal_handlers(monkeypatc
     with pytest.raises(errors.TensorFlowNotFoundError):
         serve(TFClusterResolver.from_spec({"worker": [f"127.0.0.1:{free_ports(1)[0]}"]}, "worker", 0))
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.parametrize(
+    ("leaves", "age", "released", "stays"),
+    [(True, 0, True, True), (True, 1e6, True, True), (False, 0, False, True), (False, 1e6, False, False)],
+)
+def test_server_is_released_only_while_it_leaves(tmp_path, leaves, age, released, stays):
+    """The message can come first: it counts once the view says that the task leaves; an old one is deleted."""
+    word, own = tmp_path / "word", Task("worker", 1, "w1:1")
+    publish(tmp_path, replace(VIEW, leaving={"worker": ((1, 2),)} if leaves else {}))
+    live = TFClusterResolver.from_file(tmp_path / "cluster.json")
+    assert not serving._is_released(str(word), live, own)
+    word.touch()
+    os.utime(word, (time.time() - age,) * 2)
+    assert (serving._is_released(str(word), live, own), word.exists()) == (released, stays)
 
 
 # wait

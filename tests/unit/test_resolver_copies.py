@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from simulation.actors import forge_resolver
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
 from simulation.world import World
@@ -146,31 +145,6 @@ def copy_of(world: World) -> dict[str, Any] | None:
 
 
 @within(simulated)
-async def test_concurrently_declared_clusters_share_one_copy(world: World) -> None:
-    """One request creates it, though many reconciles need it at the same moment; no Event reports another."""
-    names = [CLUSTER, *(f"c{number}" for number in range(40))]
-    for name in names:
-        world.declare({"jobs": {"worker": job(1)}}, name=name)
-    assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
-    assert len(requests(world, "create")) == 1
-    told = [one["message"] for one in world.kube.list("events", NAMESPACE) if RESOLVER in one["message"]]
-    assert len(told) == 1
-
-
-@within(simulated)
-async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World) -> None:
-    await one_worker_runs(world)
-    forge_resolver(world)
-    await world.await_silence(SOON)
-    assert said(world, "UpToDate") == ("False", "ResolverUntrusted")
-    world.remove("tfclusters", CLUSTER)
-    assert await world.await_quiet(lambda world: not world.pods(), SOON)
-    await world.await_silence(SOON)
-    assert copy_of(world) is not None
-    assert (requests(world, "delete"), requests(world, "patch")) == ([], [])
-
-
-@within(simulated)
 async def test_repeatedly_deleted_copy_is_recreated_with_back_off(world: World) -> None:
     await one_worker_runs(world)
     made = len(requests(world, "create"))
@@ -195,24 +169,6 @@ async def test_copy_being_deleted_is_recreated_afterwards(world: World) -> None:
     assert len(world.pods()) == 1
     world.kube.patch("configmaps", NAMESPACE, RESOLVER, {"metadata": {"finalizers": None}}, user="somebody")
     assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, SOON)
-
-
-def mounts(pod: dict[str, Any]) -> str:
-    volumes = {one["name"]: one for one in pod["spec"].get("volumes") or ()}
-    return volumes.get("tfcluster-resolver", {}).get("configMap", {}).get("name", "")
-
-
-def homeless(world: World) -> list[str]:
-    there = copies(world)
-    return [p["metadata"]["name"] for p in world.pods() if mounts(p) and mounts(p) not in there]
-
-
-def owned_by(world: World, name: str) -> dict[str, Any]:
-    cluster = world.cluster(name)
-    assert cluster is not None
-    about = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "controller": True}
-    owner = {**about, "name": name, "uid": cluster["metadata"]["uid"]}
-    return {"metadata": {"ownerReferences": [owner]}}
 
 
 @within(simulated)

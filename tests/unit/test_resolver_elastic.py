@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -12,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 from support.waiting import GUARD, eventually
-from unit.resolver_world import view_of
+from unit.resolver_world import Seen
 
 from local_kubernetes.ports import free_ports
-from tfcluster_resolver import RestartOnResize, TFClusterResolver, contract
+from tfcluster_resolver import RestartOnResize, TFClusterResolver
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.elastic import meeting as meetings
@@ -154,26 +155,6 @@ def test_two_changes_are_joined():
 # tasks that start together meet at the leader's port, and continue with one epoch
 
 
-class Seen:
-    """The view of one task, as the test sets it."""
-
-    def __init__(self, workers: list[str], epoch: int) -> None:
-        self.show(workers, epoch)
-        self.looks = 0
-        self.on_look: Callable[[], object] = lambda: None
-
-    def show(self, workers: list[str], epoch: int) -> None:
-        self._view = view_of({"worker": tuple(workers)}, uid="u1", epoch=epoch)
-
-    def view(self) -> contract.View:
-        self.looks += 1
-        self.on_look()
-        return self._view
-
-    def notice(self) -> None:
-        return None
-
-
 class Meeting:
     """Workers that meet, each in a thread with its own view."""
 
@@ -294,7 +275,7 @@ def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
     there = meeting(3)
     leader = there.start(0, 3, 1)
     there.await_looks(0)
-    greetings = [f"tfcluster-meeting u1/1 /job:worker/task:{index}\n".encode() for index in (9, 1)]
+    greetings = [f"tfcluster-meeting u/1 /job:worker/task:{index}\n".encode() for index in (9, 1)]
     for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 2000, *greetings):
         with socket.create_connection(there.address(0)) as stranger:
             stranger.sendall(words)
@@ -370,6 +351,32 @@ def test_what_keeps_them_from_starting_is_named(meeting):
     port = there.address(0)[1]
     with socket.create_server(("", port)), pytest.raises(PortTakenError, match=f"port {port}"):
         there.start(0, 2, 1, timeout=0.3).result(GUARD)
+
+
+@pytest.mark.parametrize(
+    ("index", "now", "restarts"),
+    [
+        (0, ((0, 1), ()), False),
+        (0, ((0, 1, 2), ()), False),
+        (0, ((0, 1, 2), (2,)), True),
+        (0, ((0, 1, 2, 3), (2,)), False),
+        (1, ((0, 1, 2), (2,)), False),
+        (1, ((0,), ()), True),
+    ],
+    ids=["unchanged", "pending", "it listens", "one of two listens", "the first one checks for all", "scaled away"],
+)
+def test_pending_worker_does_not_block_training(meeting, monkeypatch, index, now, restarts):
+    """While a new worker's pod is pending, training continues; it restarts when all new workers listen."""
+    (workers, listens), there, asked = now, meeting(4), []
+    seen = Seen(there.addresses[:2], 1)
+    restart = RestartOnResize(TFClusterResolver("worker", index, source=seen))
+    seen.show([there.addresses[one] for one in workers], 2)
+    monkeypatch.setattr(RestartOnResize, "_any", lambda _, __, *, yes: asked.append(yes))
+    with contextlib.ExitStack() as opened:
+        for one in listens:
+            opened.enter_context(socket.create_server(there.address(one)))
+        restart.check(None)
+    assert asked == [restarts]
 
 
 def test_worker_that_is_the_last_to_leave_restarts_too(monkeypatch):

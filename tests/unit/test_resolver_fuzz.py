@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from support.resolver_fuzz import KINDS
+from unit.resolver_world import ROOT, python
 
-TESTS = Path(__file__).resolve().parent.parent
 INPUTS = int(os.environ.get("TFCLUSTER_FUZZ", "2000"))
 #: Tests, each with its own part of the inputs, so that two workers share them.
 CHUNKS = 20 if "TFCLUSTER_FUZZ" in os.environ else 2
@@ -29,13 +26,8 @@ PEAK = 192 * 2**20
 def test_any_input_gets_an_answer_or_a_resolver_error(first, last):
     """Views, environments, arguments, ClusterSpecs and an API server's responses of any content."""
     # A separate process, because an abort or unlimited memory would end it.
-    ended = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", "support.resolver_fuzz", *map(str, (SEED, first, last))],
-        cwd=TESTS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-X", "faulthandler", "-m", "support.resolver_fuzz", *map(str, (SEED, first, last)))
+    ended = python(*words, path=[ROOT / "resolver"], cwd=ROOT / "tests", timeout=None)
 
     assert ended.returncode == 0, ended.stderr[-5000:]
     tried = json.loads(ended.stdout)

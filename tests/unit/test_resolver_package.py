@@ -102,14 +102,6 @@ def test_messages_are_built_once_in_a_private_pool():
 
 
 @pytest.mark.parametrize(
-    "value", [None, 3, {}, MESSAGES.ClusterDeviceFilters(), MESSAGES.ClusterDef, type("Fake", (), {})()]
-)
-def test_other_values_are_not_a_cluster_def(value):
-    assert not _protobuf.is_cluster_def(value)
-    assert _protobuf.is_cluster_def(MESSAGES.ClusterDef())
-
-
-@pytest.mark.parametrize(
     ("version", "words"), [(None, "needs protobuf, which"), ("3.20.3", "needs protobuf 4.22 or newer")]
 )
 def test_protobuf_that_is_missing_or_old_is_a_named_error(tmp_path, version, words):

@@ -190,16 +190,3 @@ def test_running_tasks_are_notified_when_tf_config_is_too_large(monkeypatch):
     assert patched == {"demo-worker", "demo-worker-0", "demo-worker-1"}
     assert not any(isinstance(one, Create | Delete) for one in planned.actions)
     assert [one.reason for one in planned.findings] == [reasons.TF_CONFIG_TOO_LARGE]
-
-
-# --- no additional cost
-def test_resize_does_not_replace_pods():
-    world = settled(make_cluster({"worker": 2}, **SET))
-    larger = make_cluster({"worker": 3}, generation=2, **SET)
-    assert not any(isinstance(one, Delete) for one in world.plan(larger).actions)
-    world.settle(larger)
-    world.delete("Pod", "demo-worker-1", force=True)
-    world.settle(larger)
-    specs = {name: body["spec"]["containers"][0] for (kind, name), body in world.objects.items() if kind == "Pod"}
-    workers = {name: len(json.loads(values_in(one)[0])["cluster"]["worker"]) for name, one in specs.items()}
-    assert workers == {"demo-worker-0": 2, "demo-worker-1": 3, "demo-worker-2": 3}

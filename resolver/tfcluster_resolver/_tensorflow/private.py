@@ -1,8 +1,8 @@
 """Every private name of TensorFlow that a resize in place needs, and TensorFlow's own update of its cluster.
 
 A TensorFlow that our tests do not run, or whose private parts are others, is rejected when this module is loaded,
-before anything is changed.  Loading it imports TensorFlow, so only what resizes loads it.  The names are used here, in
-:mod:`tfcluster_resolver._tensorflow.workers` and in :mod:`tfcluster_resolver._tensorflow.values`, and nowhere else.
+before anything is changed.  Loading it imports TensorFlow, so only what resizes loads it.  The names are used here and
+in :mod:`tfcluster_resolver._tensorflow.workers`, and nowhere else.
 """
 
 from __future__ import annotations

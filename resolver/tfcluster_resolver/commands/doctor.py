@@ -292,21 +292,16 @@ def diagnose(directory: str, timeout: float) -> Iterator[Check]:
     yield view(membership, path, directory)
     if (compared := tf_config(membership, os.environ)) is not None:
         yield compared
-    asked: dict[str, Callable[[], Iterable[Check]]] = {"peers": lambda: peers(membership, timeout)}
-    if own is not None:
-        asked = {
-            "own name": lambda: [own_name(own, read.name, timeout)],
-            "own port": lambda: [own_port(own)],
-            **asked,
-            "accelerators": lambda: [accelerators(membership, own)],
-        }
-    asked["tensorflow"] = lambda: [tensorflow(directory)]
-    for name in _OF_A_VIEW[1:]:
+    checks: dict[str, Callable[[], Iterable[Check] | None]] = {
+        "own name": lambda: own and [own_name(own, read.name, timeout)],
+        "own port": lambda: own and [own_port(own)],
+        "peers": lambda: peers(membership, timeout),
+        "accelerators": lambda: own and [accelerators(membership, own)],
+        "tensorflow": lambda: [tensorflow(directory)],
+    }
+    for name, check in checks.items():
         try:
-            if name in asked:
-                yield from asked[name]()
-            else:
-                yield Check(name, "skipped", "this process is not a task of the cluster")
+            yield from check() or [Check(name, "skipped", "this process is not a task of the cluster")]
         except errors.AddressError as error:
             yield Check(name, "failed", str(error), "The operator writes addresses: who else edits this?")
 

@@ -12,17 +12,11 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from tfcluster_resolver import errors
 from tfcluster_resolver._arguments import first_of
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.connect.target import LOCALHOST, Target, tasks_in
 from tfcluster_resolver.device_filters import filters_in_message
-from tfcluster_resolver.errors import (
-    ClusterChangedError,
-    ConnectedTooLateError,
-    PortTakenError,
-    ServeError,
-    TasksUnreachableError,
-)
 from tfcluster_resolver.waiting import port_state, speaks_grpc
 from tfcluster_resolver.waiting.addresses import host_and_port
 
@@ -52,7 +46,7 @@ def permit(target: Target, *, on_change: str) -> None:
     first = dict(_first_filters) if _first_filters else _flat(filters_in_message(connection.filters))
     lost = _ignored(first, _flat(target.filters), whole=same and bool(_first_filters), repair=same)
     if lost:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"the device filters of {first_of(lost)} differ from those that this process connected with "
             "(a ParameterServerStrategy that is built first brings its own). TensorFlow keeps the first ones that it "
             f"gets, so the others would not hold.\n{_WAYS_TO_RESIZE.splitlines()[0]}\n"
@@ -67,7 +61,7 @@ def permit(target: Target, *, on_change: str) -> None:
     elif on_change == "reset":
         _permit_reset(target, connection, changed)
     else:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"
         )
 
@@ -107,7 +101,7 @@ def update(target: Target, timeout: float) -> bool:
     changing.start()
     changing.join(min(timeout, threading.TIMEOUT_MAX))
     if changing.is_alive():
-        raise TasksUnreachableError(
+        raise errors.TasksUnreachableError(
             f"TensorFlow did not change the cluster of this process within {timeout:g} s: it waits for a task that "
             "no longer answers, and continues when that is back. Until then, use nothing on the new tasks"
         )
@@ -137,10 +131,10 @@ def _permit_first(target: Target) -> None:
         state = port_state(port)
         listens = f"to connect as {target}, this process must listen on port {port}"
         if state == "forbidden":
-            raise ServeError(f"{listens}, which this user cannot: choose a port above 1023 in the TFCluster")
+            raise errors.ServeError(f"{listens}, which this user cannot: choose a port above 1023 in the TFCluster")
         if state == "taken":
             server = speaks_grpc(port)
-            raise PortTakenError(
+            raise errors.PortTakenError(
                 f"{listens}, where {'a task server' if server else 'another program'} listens already. A task either "
                 f"serves or connects: let the command of this pod be your program"
                 f"{' and not `python -m tfcluster_resolver serve`' if server else ''}; or connect from another process "
@@ -148,7 +142,7 @@ def _permit_first(target: Target) -> None:
             )
     early = tensorflow_api.held_elsewhere(target.job, variables_only=True) if tensorflow_api.is_running() else []
     if early:
-        raise ConnectedTooLateError(
+        raise errors.ConnectedTooLateError(
             f"this process becomes {target}, and has variables that it could no longer use: {first_of(early)}. Connect "
             "before the first variable is created"
         )
@@ -163,20 +157,22 @@ def _permit_update(
     before, after = ({task[:2]: task.address for task in tasks_in(spec)} for spec in (connection.spec, target.spec))
     own = (target.job, target.index)
     if (connection.job, connection.index) != own or before.get(own) != after.get(own):
-        raise ClusterChangedError(f"{changed}. A process cannot become another task: start it again")
+        raise errors.ClusterChangedError(f"{changed}. A process cannot become another task: start it again")
     if private.has_coordinator():
-        raise ClusterChangedError(f"{changed}. It has a ClusterCoordinator: call resize() or follow() with it instead")
+        raise errors.ClusterChangedError(
+            f"{changed}. It has a ClusterCoordinator: call resize() or follow() with it instead"
+        )
     late = after.keys() - before.keys() - set(first)
     bare = [f"/job:{job}/task:{index}" for job, index in sorted(late) if target.filters.get(job, {}).get(index)]
     if bare:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. The device filters of {first_of(bare)} would not hold: TensorFlow keeps those that it got "
             "when this process connected. Connect with a view that declares maxReplicas"
         )
     gone = [f" on /job:{task[0]}/replica:0/task:{task[1]}/" for task, at in before.items() if after.get(task) != at]
     held = [text for text in tensorflow_api.held_elsewhere(target.job) if any(task in text for task in gone)]
     if held:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. Everything on the tasks that leave would be lost: {first_of(held)}. Drop it, or save it in a "
             "checkpoint and start this process again"
         )
@@ -185,18 +181,18 @@ def _permit_update(
 def _permit_reset(target: Target, connection: tensorflow_api.Connection, changed: str) -> None:
     before = f"/job:{connection.job}/task:{connection.index}"
     if connection.job in connection.spec.jobs or target.inside:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. It cannot be reset, because it is a task of the ClusterSpec: TensorFlow never closes the "
             f"server that it opened on that task's port, so it cannot open it again.\n{_WAYS_TO_RESIZE}"
         )
     if connection.job != target.job:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. It cannot be reset, because its own variables live on {before}, which would disappear.\n"
             f"{_WAYS_TO_RESIZE}"
         )
     held = tensorflow_api.held_elsewhere(target.job)
     if held:
-        raise ClusterChangedError(
+        raise errors.ClusterChangedError(
             f"{changed}. It cannot be reset while it holds what lives on the old tasks, because the next use would "
             f"kill it: {first_of(held)}. Drop them, and every tf.function, strategy and "
             "ClusterCoordinator that has them, and call this again"

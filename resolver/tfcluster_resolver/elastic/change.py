@@ -80,9 +80,8 @@ def follow_once(
     membership = resolver.membership()
     view = membership.view
     pods = {(job, index): pod for job, of_job in view.incarnations.items() for index, pod in of_job.items()}
-    wanted: dict[str, dict[int, str]] = {job: {} for job in membership.jobs()}
-    for task in membership.tasks():
-        wanted[task.job][task.index] = task.address
+    listed = membership.jobs().items()
+    wanted = {job: tasks if isinstance(tasks, dict) else dict(enumerate(tasks)) for job, tasks in listed}
     known = _known(engine)
     change = plan.plan(known, wanted, pods, view.epoch)
     late: tuple[Task, ...] = ()

@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tfcluster_resolver import contract
@@ -52,34 +53,38 @@ _IN_IGNORED: Final = 0x8000
 _EVENT: Final = struct.Struct("iIII")
 
 
-class Notice(Protocol):
-    """Something to wait on; it is closed at the end of its ``with`` block."""
-
-    def wait(self, timeout: float) -> None:
-        """Return when something can be new, at the latest after ``timeout`` seconds."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
 class ViewSource(Protocol):
     """The source of a resolver's view: a mounted file, the API server, or the caller's argument."""
 
     def view(self) -> contract.View:
         """Return the current view, or raise ViewError if it is unavailable or malformed."""
 
-    def notice(self) -> Notice | None:
+    def notice(self) -> PollingNotice | None:
         """Return the notice of changes; None if the view never changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrozenView:
+    """The view of one moment, and its source; None for a view from a text."""
+
+    frozen: contract.View
+    live: ViewSource | None = None
+
+    def view(self) -> contract.View:
+        return self.frozen
+
+    def notice(self) -> None:
+        """It never changes."""
+
+
 class PollingNotice:
-    """Returns every ``interval`` seconds."""
+    """Returns every ``interval`` seconds; it is closed at the end of its ``with`` block."""
 
     def __init__(self, interval: float = _POLL) -> None:
         self._interval = interval
 
     def wait(self, timeout: float) -> None:
+        """Return when something can be new, at the latest after ``timeout`` seconds."""
         time.sleep(max(0.0, min(self._interval, timeout)))
 
     def __enter__(self) -> Self:
@@ -89,11 +94,12 @@ class PollingNotice:
         pass
 
 
-class FolderNotice:
+class FolderNotice(PollingNotice):
     """Notices any change between two waits in one folder, which can be missing, replaced or moved."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = os.fspath(folder)
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
         self._inotify: int | None = None
         self._watched: tuple[int, int] | None = None
         self._process = 0
@@ -108,12 +114,12 @@ class FolderNotice:
             self._inotify = None
 
     def wait(self, timeout: float) -> None:
-        if self._process != os.getpid():
-            self._begin_again()
+        if self._process != os.getpid():  # the inotify is the parent process's
+            self._begin()
             return
         ended = False
         if self._inotify is None or self._watched is None:
-            time.sleep(max(0.0, min(_POLL, timeout)))
+            super().wait(timeout)
         else:
             poll = select.poll()
             poll.register(self._inotify, select.POLLIN)
@@ -122,10 +128,11 @@ class FolderNotice:
                     ended = _ended(os.read(self._inotify, 65536))
         # A folder that is created again can get the inode of the removed one.
         if self._inotify is not None and (ended or _identity(self._folder) != self._watched):
-            self._begin_again()
+            self._begin()
 
     def _begin(self) -> None:
-        """Watch the folder that has the path now; poll, if that fails."""
+        """Watch the folder that has the path now, with another inotify; poll, if that fails."""
+        self.__exit__()
         self._process = os.getpid()
         self._inotify = _open_inotify()
         # The identity is taken first.  If the folder is replaced in between, the next wait sees another one and opens a
@@ -134,12 +141,6 @@ class FolderNotice:
         self._watched = None
         if self._inotify is not None and identity is not None and _add_watch(self._inotify, self._folder):
             self._watched = identity
-
-    def _begin_again(self) -> None:
-        """Open another inotify: the old one stays with the folder that was moved away, or with the parent process."""
-        if self._inotify is not None:
-            os.close(self._inotify)
-        self._begin()
 
 
 def _ended(events: bytes) -> bool:
@@ -184,7 +185,7 @@ class Watch(Iterator[_T]):
         self,
         read: Callable[[], Membership],
         known: Membership,
-        notice: Notice | None,
+        notice: PollingNotice | None,
         timeout: float | None,
         make_event: Callable[[Membership, Membership], _T],
     ) -> None:
@@ -205,7 +206,7 @@ class Watch(Iterator[_T]):
             before, self._known = self._known, now
         return self._make_event(before, now)
 
-    def _await_change(self, notice: Notice) -> Membership | None:
+    def _await_change(self, notice: PollingNotice) -> Membership | None:
         if not self._begun and not self._closed:
             self._begun = True
             notice.__enter__()

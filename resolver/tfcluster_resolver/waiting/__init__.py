@@ -23,8 +23,7 @@ from tfcluster_resolver.errors import (
     ViewError,
 )
 from tfcluster_resolver.resolver import TFClusterResolver
-from tfcluster_resolver.views.frozen import FrozenView
-from tfcluster_resolver.views.watch import GRACE
+from tfcluster_resolver.views.watch import GRACE, FrozenView
 from tfcluster_resolver.waiting.probes import Probes
 
 #: Seconds between two checks of the view.

@@ -53,19 +53,9 @@ async def _patch_by_request(world: World) -> None:
         pass
 
 
-def _lie(world: World) -> None:
-    """Repeatedly report Ready while a pod is not ready."""
-    world.nodes.exit(f"{CLUSTER}-worker-0", 1)
-
-
 def _delete_a_strangers(world: World) -> None:
     world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": "theirs"}, "data": {}}, user="somebody")
     world.kube.delete("configmaps", NAMESPACE, "theirs", user=OPERATOR)
-
-
-def _count_a_failure(world: World) -> None:
-    change = {"status": {"restarts": 7}}
-    world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, subresource="status", user=OPERATOR)
 
 
 def test_a_clean_run_is_not_complained_of():

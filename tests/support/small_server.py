@@ -10,10 +10,8 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from aiohttp import web
 
 Object = dict[str, Any]
@@ -197,21 +195,3 @@ class SmallServer:
         if self.lease is None:
             return web.json_response({"reason": "NotFound", "message": "no such lease"}, status=404)
         return web.json_response(self.lease)
-
-
-def write_kubeconfig(server: SmallServer, folder: Path) -> Path:
-    path = folder / "small-server.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "small", "cluster": {"server": server.url}}],
-                "users": [{"name": "operator", "user": {}}],
-                "contexts": [{"name": "small", "context": {"cluster": "small", "user": "operator"}}],
-                "current-context": "small",
-            }
-        ),
-        encoding="utf-8",
-    )
-    return path

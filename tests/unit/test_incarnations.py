@@ -48,16 +48,6 @@ def of_pods(world, **indices):
 AMENDED = [("Patch", "demo-chief", reasons.VIEW_REFRESHED), ("Patch", "demo-chief-0", reasons.VIEW_REFRESHED)]
 
 
-def test_a_launch_costs_one_write_of_the_view_and_one_of_the_chief():
-    cluster, world = make_cluster(JOBS), InMemoryWorld()
-    passed(world, cluster)
-    assert told(world) == {}
-    assert passed(world, cluster) == AMENDED
-    assert told(world) == of_pods(world, ps=[0], worker=[0, 1])
-    assert (told(world, "ps"), told(world, "worker"), told(world, "evaluator")) == ({}, {}, {})
-    assert passed(world, cluster) == []
-
-
 def test_a_chief_that_starts_last_finds_the_pods_in_its_first_view():
     cluster = make_cluster({"chief": {"startAfter": ["worker"]}, "worker": 2})
     world = InMemoryWorld()
@@ -69,59 +59,12 @@ def test_a_chief_that_starts_last_finds_the_pods_in_its_first_view():
     assert passed(world, cluster) == []
 
 
-def test_replaced_pod_is_published_immediately():
-    world, cluster = launched()
-    before = told(world)
-    world.delete("Pod", "demo-worker-0", force=True)
-    assert passed(world, cluster) == [("Create", "demo-worker-0", reasons.POD_DISRUPTED)]
-    world.delete("Pod", "demo-ps-0", force=True)
-    assert passed(world, cluster) == [*AMENDED, ("Create", "demo-ps-0", reasons.POD_DISRUPTED)]
-    after = told(world)
-    assert after["worker"] == {0: short(world, "worker-0"), 1: before["worker"][1]}
-    assert after["worker"][0] != before["worker"][0]
-    assert after["ps"] == before["ps"]
-    assert passed(world, cluster) == AMENDED
-    assert told(world)["ps"] == {0: short(world, "ps-0")}
-
-
-def test_deleted_pod_does_not_change_the_view():
-    world, cluster = launched()
-    before = told(world)
-    world.delete("Pod", "demo-worker-0")
-    assert (passed(world, cluster), told(world)) == ([], before)
-
-
-def test_new_tasks_are_published_together_and_removed_ones_dropped():
-    world, _ = launched()
-    before, larger = told(world), make_cluster({**JOBS, "worker": 4}, generation=2)
-    passed(world, larger)
-    assert told(world) == before
-    assert passed(world, larger) == AMENDED
-    assert told(world)["worker"].keys() == {0, 1, 2, 3}
-    passed(world, make_cluster({**JOBS, "worker": 1}, generation=3))
-    assert told(world)["worker"] == {0: short(world, "worker-0")}
-
-
-def test_a_suspended_cluster_tells_nothing():
-    world, _ = launched()
-    world.settle(make_cluster(JOBS, generation=2, suspend=True))
-    assert told(world) == {}
-    awake = make_cluster(JOBS, generation=3)
-    passed(world, awake)
-    assert passed(world, awake) == AMENDED
-
-
 def test_chief_gets_only_the_pods_that_it_sees():
     chief = {"replicas": 2, "deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker/task:1"]}}
     world, _ = launched({"chief": chief, "ps": 1, "worker": 2})
     files = world.objects["ConfigMap", "demo-chief"]["data"]
     assert told(world) == {"ps": {0: short(world, "ps-0")}}
     assert contract.load(files["task-1.json"]).incarnations == {"worker": {1: short(world, "worker-1")}}
-
-
-def test_cluster_without_a_chief_does_not_publish_pods():
-    world, cluster = launched({"worker": 2})
-    assert (told(world, "worker"), passed(world, cluster)) == ({}, [])
 
 
 def test_crashed_operator_continues_from_the_published_view():

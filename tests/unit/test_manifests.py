@@ -13,7 +13,6 @@ from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.objects.config_map import build as build_config_map
 from tfcluster_operator.objects.pod_manifest import build as build_pod
-from tfcluster_operator.objects.service import build as build_service
 
 ABOUT = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "demo", "uid": "uid-of-the-cluster"}
 OWNER = [{**ABOUT, "controller": True, "blockOwnerDeletion": True}]
@@ -28,20 +27,6 @@ def pod(template: dict[str, Any], *, job: str = "worker", resolver: str | None =
 
 def metadata(name: str, labels: dict[str, str], **more: Any) -> dict[str, Any]:
     return {"name": name, "namespace": "default", "labels": labels, "ownerReferences": OWNER, **more}
-
-
-def test_the_service_is_headless_and_publishes_early():
-    assert build_service(make_cluster()) == {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata("demo", naming.cluster_labels("demo")),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {"tfcluster.dev/cluster": "demo"},
-            "ports": [{"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}],
-        },
-    }
 
 
 def test_a_config_map_holds_the_views_and_their_epochs():
@@ -105,19 +90,6 @@ def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
     assert [one for one in sorted(added) if f"`{one}" not in table] == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "token"),
-    [
-        ({}, False),
-        ({"automountServiceAccountToken": True}, True),
-        ({"serviceAccountName": "robot"}, None),
-        ({"serviceAccount": "robot"}, None),
-    ],
-)
-def test_pod_has_an_api_token_where_the_template_asks_for_one(spec, token):
-    assert pod({"spec": {**spec, "containers": []}})["spec"].get("automountServiceAccountToken") is token
-
-
 def test_our_names_win_over_the_templates():
     template = metadata("mine", {naming.LABEL_JOB: "mine", "team": "blue"}, namespace="other", finalizers=["mine"])
     template |= {"ownerReferences": [], "annotations": {naming.ANNOTATION_VIEW: "mine", "note": "x"}}
@@ -144,14 +116,6 @@ def test_our_environment_comes_first_and_wins():
     built = pod({"spec": {"containers": [{"name": "task", "env": env}]}})["spec"]["containers"][0]["env"]
     assert [one["name"] for one in built] == ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS", "ME"]
     assert built[0]["value"] == "worker"
-
-
-def test_every_container_is_in_the_cluster():
-    spec = {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "c"}]}
-    built = pod({"spec": spec})["spec"]
-    every = [*built["containers"], *built["initContainers"]]
-    assert [len(one["env"]) for one in every] == [3, 3, 3]
-    assert [[mount["mountPath"] for mount in one["volumeMounts"]] for one in every] == [["/etc/tfcluster"]] * 3
 
 
 def test_the_template_stays_as_it_is():
@@ -191,16 +155,6 @@ def search_path(container: dict[str, Any]) -> list[dict[str, Any]]:
     env = spec_of([{"name": "a", "command": ["x"], **container}])["containers"][0]["env"]
     assert [one["name"] for one in env[:3]] == IDENTITY
     return env[3:]
-
-
-def test_archive_is_mounted_in_every_container():
-    spec = spec_of([{"name": "a"}, {"name": "b"}], initContainers=[{"name": "c"}], volumes=[{"name": "data"}])
-    assert [one["name"] for one in spec["volumes"]] == ["data", "tfcluster-view", "tfcluster-resolver"]
-    assert spec["volumes"][-1]["configMap"] == {"name": "tfcluster-resolver-0123456789"}
-    mount = {"name": "tfcluster-resolver", "mountPath": "/opt/tfcluster-resolver", "readOnly": True}
-    for container in (*spec["containers"], *spec["initContainers"]):
-        assert container["volumeMounts"][-1] == mount
-        assert container["env"][-1] == {"name": "PYTHONPATH", "value": ZIP}
 
 
 ROOT, AFTER = {"name": "ROOT", "value": "/app"}, {"name": "AFTER", "value": "$(PYTHONPATH)"}
@@ -257,22 +211,6 @@ def test_only_the_main_container_serves(names, main):
     assert not {"command", "readinessProbe"} & spec["initContainers"][0].keys()
 
 
-def test_without_injection_nothing_is_added():
-    spec = spec_of([{"name": "tensorflow", "image": "mine"}], resolver=None)
-    assert [one["name"] for one in spec["volumes"]] == ["tfcluster-view"]
-    (built,) = spec["containers"]
-    assert [one["name"] for one in built["env"]] == IDENTITY
-    assert [one["name"] for one in built["volumeMounts"]] == ["tfcluster-view"]
-    assert set(built) == {"name", "image", "env", "volumeMounts", "terminationMessagePolicy"}
-
-
-def test_injection_writes_to_no_template():
-    container = {"name": "a", "env": [{"name": "PYTHONPATH", "value": "/app"}], "volumeMounts": []}
-    before = copy.deepcopy(container)
-    spec_of([container])
-    assert container == before
-
-
 @pytest.mark.parametrize("policy", ["File", "FallbackToLogsOnError"])
 def test_the_main_container_tells_why_it_failed(policy):
     """The end of the log of a failed task is in the pod's status, unless the template chooses otherwise."""
@@ -280,8 +218,3 @@ def test_the_main_container_tells_why_it_failed(policy):
     main, other = spec_of([{"name": "tensorflow", **chosen}, {"name": "log"}], resolver=None)["containers"]
     assert main["terminationMessagePolicy"] == policy
     assert "terminationMessagePolicy" not in other
-
-
-@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
-def test_pods_are_restarted_by_the_operator_alone(policy):
-    assert spec_of([{"name": "a"}], restartPolicy=policy)["restartPolicy"] == "Never"

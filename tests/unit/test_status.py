@@ -8,7 +8,7 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, NOW, OTHERS, InMemoryWorld, make_cluster, running, settled
+from unit.in_memory import LEAVING, NOW, InMemoryWorld, make_cluster, running, settled
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -16,12 +16,11 @@ from tfcluster_operator.plan.actions import Finding
 from tfcluster_operator.report.status import invalid_status, status_of
 
 LATER = NOW + 3600
-NOW_TEXT, LATER_TEXT = "2027-01-15T08:00:00Z", "2027-01-15T09:00:00Z"
+NOW_TEXT = "2027-01-15T08:00:00Z"
 LIMITS = {"resources": {"limits": {"nvidia.com/gpu": "2", "rdma/hca": "1"}}}
 GPU_TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "i", **LIMITS}]}}
 KINDS = ["Ready", "Suspended", "Succeeded", "Failed", "Stalled", "MembershipPublished", "UpToDate", "NameConflict"]
 WORKER = "demo-worker-1"
-READY, UNREADY = ({"conditions": [{"type": "Ready", "status": value}]} for value in ("True", "False"))
 
 
 def report(
@@ -69,35 +68,6 @@ def test_a_running_cluster_is_ready():
         "internal": {"jobs": {"chief": {"started": "0"}, "worker": {"started": "0-1"}}},
         "conditions": [{**dict(zip(fields, one, strict=True)), **seen} for one in says],
     }
-
-
-@pytest.mark.parametrize(
-    ("happens", "counts"),
-    [
-        (does("plan", make_cluster({"worker": 2})), (2, 2, 0, 0)),
-        (does("pod_runs", WORKER, **UNREADY), (2, 1, 0, 0)),
-        (does("pod_ends", WORKER, "Failed"), (2, 1, 0, 1)),
-        (does("pod_ends", WORKER, "Succeeded"), (2, 1, 1, 0)),
-        (does("pod_ends", WORKER, "Succeeded", **READY), (2, 1, 1, 0)),
-        (does("delete", "Pod", WORKER), (1, 1, 0, 0)),
-        (does("edit", "Pod", WORKER, OTHERS["nobody's"]), (1, 1, 0, 0)),
-    ],
-    ids=["all run", "one is not ready", "one failed", "one succeeded", "ready to the last", "one goes", "one is taken"],
-)
-def test_only_pods_of_ours_that_stay_count(happens, counts):
-    cluster, world = running({"worker": 2})
-    happens(world)
-    found = report(cluster, world)["jobs"]["worker"]
-    assert tuple(found[key] for key in ("created", "ready", "succeeded", "failed")) == counts
-    assert found["replicas"] == 2
-
-
-def test_finished_tasks_count_as_done():
-    cluster, world = running({"worker": 2})
-    world.pod_ends("demo-worker-0", "Succeeded")
-    status = report(cluster, world)
-    assert condition(status, "Ready") == ("True", "AllTasksReady", "1 of 2 ready, 1 finished")
-    assert (status["readyTasks"], status["tasks"]) == (1, 2)
 
 
 def test_waiting_tasks_are_named_the_telling_ones_first():
@@ -170,18 +140,6 @@ def test_long_words_of_others_are_cut():
     assert len(condition(status, "Ready")[2]) < 2_000
 
 
-def test_a_suspended_cluster_is_not_ready_and_says_why():
-    cluster = make_cluster({"worker": 2}, suspend=True)
-    world = InMemoryWorld()
-    world.settle(cluster)
-    status = report(cluster, world)
-    assert condition(status, "Ready") == ("False", "Suspended", "suspended: spec.suspend is true")
-    assert condition(status, "Suspended") == ("True", "Suspended", "spec.suspend is true")
-    assert condition(status, "MembershipPublished")[0] == "True"
-    counts = status["tasks"], status["readyTasks"], status["jobs"]["worker"]["replicas"]
-    assert (*counts, status["jobs"]["worker"]["created"]) == (2, 0, 2, 0)
-
-
 TOLD_OLD = does("edit", "Pod", WORKER, {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}})
 VIEW = ("ConfigMap", "demo-worker")
 
@@ -206,20 +164,6 @@ def test_membership_is_published_when_every_view_is_written_and_told(happens, mi
 
 
 # --- accelerators
-def test_running_pods_hold_their_limits_where_the_server_does_not_tell():
-    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "template": GPU_TEMPLATE}})
-    status = report(cluster, settled(cluster))
-    assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 4, "rdma/hca": 2}
-    assert (status["jobs"]["chief"]["accelerators"], status["accelerators"]) == ({}, 4)
-
-
-def test_healthy_devices_count_and_sick_ones_do_not():
-    cluster, world = running({"worker": {"replicas": 2, "template": GPU_TEMPLATE}})
-    world.pod_holds("demo-worker-0", "nvidia.com/gpu", "Healthy", "Unhealthy")
-    world.pod_holds("demo-worker-1", "example.com/other", "Healthy")
-    status = report(cluster, world)
-    assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 3, "rdma/hca": 2}
-    assert status["accelerators"] == 3
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
@@ -241,15 +185,6 @@ def test_unchanged_status_is_identical():
     assert before == report(_with_status(cluster, before), world, now=LATER)
 
 
-def test_the_time_moves_with_the_status_of_the_condition_alone():
-    cluster, world = running({"worker": 2})
-    before = report(cluster, world)
-    world.objects.pop(("Pod", WORKER))
-    after = report(_with_status(cluster, before), world, now=LATER)
-    times = {one["type"]: one["lastTransitionTime"] for one in after["conditions"]}
-    assert times == {**dict.fromkeys(KINDS, NOW_TEXT), "Ready": LATER_TEXT}
-
-
 def test_another_reason_for_the_same_status_keeps_the_time():
     cluster, world = running({"worker": 2})
     world.objects.pop(("Pod", "demo-worker-1"))
@@ -258,16 +193,6 @@ def test_another_reason_for_the_same_status_keeps_the_time():
     ready = after["conditions"][0]
     found = [ready[key] for key in ("type", "reason", "message", "observedGeneration", "lastTransitionTime")]
     assert found == ["Ready", "Rejected", "no quota", 9, NOW_TEXT]
-
-
-def test_conditions_of_others_are_kept():
-    foreign = {"type": "example.com/Audited", "status": "True", "reason": "ByHand", "lastTransitionTime": "x"}
-    cluster, world = running({"worker": 2})
-    before = report(cluster, world)
-    before["conditions"].insert(0, foreign)
-    after = report(_with_status(cluster, before), world, now=LATER)
-    assert [one["type"] for one in after["conditions"][:-1]] == KINDS
-    assert foreign == after["conditions"][-1]
 
 
 def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
@@ -282,9 +207,3 @@ def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
     assert condition(after, "Stalled") == ("True", "InvalidSpec", "first; second")
     kept = [[one for one in of["conditions"] if one["type"] not in {"Ready", "Stalled"}] for of in (before, after)]
     assert kept[0] == kept[1]
-
-
-def test_invalid_spec_without_a_status_is_reported():
-    after = invalid_status({}, generation=1, problems=["no jobs"], now=NOW)
-    assert {"observedGeneration", "conditions"} == set(after)
-    assert after["conditions"][0]["lastTransitionTime"] == NOW_TEXT

@@ -19,14 +19,12 @@ from unit.async_tests import simulated, within
 from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.clusters import Parents
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
-from tfcluster_operator.resolver_sources import read_archive
 
 Story = Callable[[World], Awaitable[None]]
 
@@ -61,35 +59,6 @@ def deletions(world: World, pod: str) -> int:
         one.user == OPERATOR and (one.verb, one.resource, one.name) == ("delete", "pods", pod)
         for one in world.kube.requests
     )
-
-
-@in_world
-async def test_taken_resolver_name_is_used_when_it_is_free(world: World):
-    """No pod is created without its resolver; the name is checked again, without a restart."""
-    name = naming.resolver_name(read_archive().digest)
-    world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
-    world.declare({"jobs": {"worker": job(1)}})
-    await world.await_silence(_SOON)
-    assert said(world, "Ready") == ("False", "ResolverUntrusted")
-    assert world.pods() == []
-    world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
-    assert await world.await_quiet(ready, _SOON)
-    assert (world.operator.starts, said(world, "Ready")) == (1, ("True", "AllTasksReady"))
-
-
-@in_world
-async def test_pod_of_a_predecessor_on_a_dead_node_is_freed(world: World):
-    """The new TFCluster needs the name, and its forceDeleteAfterSeconds applies to such a node."""
-    pod = f"{CLUSTER}-worker-0"
-    world.declare({"jobs": {"worker": job(1)}})
-    assert await world.await_quiet(ready, _SOON)
-    world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
-    world.remove("tfclusters", CLUSTER)
-    world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
-    await world.await_silence(_SOON)
-    assert said(world, "Ready") == ("False", "WaitingForPredecessor")
-    assert await world.await_quiet(ready, 60.0)
-    assert deletions(world, pod) == 1
 
 
 @in_world

@@ -190,7 +190,7 @@ def _say_goodbye() -> None:
 
                 pip install 'tfcluster[client]'              # or: pip install -e '.[client]' in this folder
                 tfcluster local run -f FILE
-                tfcluster create my-first --workers 2 --ps 1 --chief --image IMAGE --script train.py > my-first.yaml
+                tfcluster create my-first --workers 2 --ps 1 --image IMAGE --script train.py > first.yaml
                 tfcluster render -f {_MANIFEST} --views      # who sees whom
                 tfcluster convert -f TFJOB.yaml              # coming from Kubeflow's TFJob
             """

@@ -65,12 +65,12 @@ def test_the_cause_is_what_the_kubelet_or_the_scheduler_says():
 def test_a_failed_task_that_waits_for_its_next_try_says_when_that_is():
     failing = {"0": {"in_row": 2, "retry_at": 1800000030.0}}
     kept = pod(0, labels={"tfcluster.dev/kept": "true"}, **ended(1))
-    failed = pod(0, suffix="-r1", **ended(137, message="lost the data\x1b[31m\nno more memory\x1b]0;x\x07"))
+    failed = pod(0, suffix="-r1", **ended(139, message="lost the data\x1b[31m\nno more memory\x1b]0;x\x07"))
     shown = picture(kept, failed, worker={}, status={"internal": {"jobs": {"worker": {"failing": failing}}}})
     (task,) = shown.tasks()
     assert (task.state, task.pod, task.kept) == ("BackingOff", "mnist-worker-0-r1", ("mnist-worker-0",))
     assert task.restarts == 2
-    assert task.cause == "killed by signal 9 (exit code 137): no more memory�]0;x�; next try at 08:00:30 UTC"
+    assert task.cause == "killed by signal 11 (exit code 139): no more memory�]0;x�; next try at 08:00:30 UTC"
 
 
 def test_devices_are_granted_with_the_pod_and_may_fail():

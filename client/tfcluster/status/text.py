@@ -156,10 +156,9 @@ def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
     yield from wrap(Text(", ".join(_facts(picture, now))), paper, "  ")
     last = picture.last_restart
     if last:
-        code = f" (exit code {last['exitCode']})" if last.get("exitCode") is not None else ""
         when = age(now - seconds_of(last.get("finishedAt")))
-        words = f"last restart {when} ago: {last.get('task')} {last.get('reason')}{code}: {last.get('message', '')}"
-        yield from wrap(Text(clean(words).rstrip(": ")), paper, "  ")
+        words = f"last restart {when} ago: {last.get('task')} failed: {last.get('message') or last.get('reason')}"
+        yield from wrap(Text(clean(words)), paper, "  ")
         if last.get("pod"):
             words = f"its log: tfcluster logs {picture.name} {last.get('task')} --previous -n {picture.namespace}"
             yield from wrap(Text(clean(words)), paper, "  ")

@@ -13,6 +13,7 @@ from tfcluster_operator.objects.pod import Exit, Pod
 #: An exit code above this encodes the signal that killed the program, as in shells and container runtimes.
 SIGNALLED: Final = 128
 LAST_SIGNALLED: Final = SIGNALLED + 64
+_KILLED: Final = SIGNALLED + 9
 
 
 #: The reason that Kubernetes sets on a pod that ran longer than its template's activeDeadlineSeconds.
@@ -71,7 +72,8 @@ def words_for(pod: Pod) -> str:
         words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
     else:
         words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
-    return f"{words}: {end.message}" if end.message else words
+    # A program that is killed has no time to say why: what it wrote last is about something else.
+    return f"{words}: {end.message}" if end.message and end.code != _KILLED else words
 
 
 def judge_success(cluster: TFCluster, ledger: Ledger) -> Verdict | None:

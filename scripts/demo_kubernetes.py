@@ -145,7 +145,7 @@ def _heal() -> None:
     _show("delete", "pod", f"{_NAME}-worker-1", "--wait=false")
     old = _pod("worker-1")["metadata"]["uid"]
     _await("its successor is ready", lambda: _is_ready("worker-1", other_than=old), patience=180)
-    print(f"  {_NAME}-worker-1 is back at {before}: a new pod, the same address")
+    print(f"  {_NAME}-worker-1 is back at {before}, with a new pod")
     if _address("worker-1") != before:
         raise DemoError(f"the address changed to {_address('worker-1')}")
     _show("get", "tfcluster,pods")
@@ -162,7 +162,7 @@ def _say_goodbye() -> None:
             kubectl -n {_NAMESPACE} exec {_NAME}-chief-0 -- python3 -m tfcluster_resolver show
             kubectl -n {_NAMESPACE} scale tfcluster/{_NAME} --replicas=2
             kubectl -n {_NAMESPACE} patch tfcluster {_NAME} --type merge -p '{{"spec": {{"suspend": true}}}}'
-            kubectl apply -f examples/gpu.yaml                        # GPUs of a pretended plugin
+            kubectl apply -f examples/gpu.yaml                        # simulated GPUs
             kubectl explain tfcluster.spec.jobs
             make docs-serve                                           # the docs, in a browser
 

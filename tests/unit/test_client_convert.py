@@ -152,19 +152,22 @@ def test_folders_that_a_restart_changes_are_named(policy: str, outcomes: dict[in
 
 
 @pytest.mark.parametrize(
-    ("annotations", "scheduler", "lost"),
+    ("annotations", "scheduler", "gang"),
     [
         ({"scheduling.k8s.io/group-name": "mnist"}, None, True),
         ({"scheduling.k8s.io/group-name": "mine"}, None, False),
         ({}, "volcano", True),
         ({}, "yunikorn", False),
-        (["scheduling.k8s.io/group-name"], [], False),
     ],
 )
-def test_a_pod_group_that_tfjobs_operator_makes_is_lost(annotations, scheduler, lost):
-    job = workers({"schedulerName": scheduler}, metadata={"annotations": annotations})
-    told = [one for one in convert(job).verdicts if "PodGroup" in one.words]
-    assert [one.outcome for one in told] == [Outcome.LOSSY] * lost
+def test_pods_that_wait_for_a_pod_group_become_a_gang(annotations, scheduler, gang):
+    spec = {"schedulerName": scheduler} if scheduler else {}
+    conversion = convert(workers(spec, metadata={"annotations": annotations}))
+    converted = conversion.cluster["spec"]
+    assert ("scheduling" in converted) == gang
+    kept = converted["jobs"]["worker"]["template"]
+    assert (kept.get("metadata") or {}).get("annotations", {}) == ({} if gang else annotations)
+    assert kept["spec"].get("schedulerName") == scheduler
 
 
 def test_ports_are_found_by_their_name():
@@ -258,7 +261,7 @@ ODD = [
     tfjob({"PS": {"replicas": 513}, "Worker": {}}, enableDynamicWorker=True),
     tfjob(runPolicy="x"),
     tfjob(runPolicy={"suspend": "x", "managedBy": "x", "schedulingPolicy": "x"}),
-    tfjob(runPolicy={"schedulingPolicy": {"minimum": 1}}),
+    tfjob(runPolicy={"schedulingPolicy": {"minimum": 1, "minAvailable": 99}}),
     tfjob(runPolicy={"managedBy": "kubeflow.org/training-operator"}),
     *(tfjob(**{key: 1}, runPolicy={key: 2}) for key in ("backoffLimit", *_SECONDS)),
     tfjob(cleanPodPolicy="All", runPolicy={"cleanPodPolicy": "None"}),
@@ -270,6 +273,7 @@ ODD = [
     tfjob({"Worker": {"template": None}}),
     with_template(more=1, metadata={"namespace": "x", "generateName": "x", "finalizers": ["x"], "other": 1}),
     with_template(metadata={"annotations": {"tfcluster.dev/x": "y"}}),
+    with_template(metadata={"labels": {"scheduling.x-k8s.io/pod-group": "mnist"}}),
     with_template(metadata="x"),
     with_template(spec={"restartPolicy": "Never", "ephemeralContainers": [{"name": "x"}]}),
     with_template(spec={"containers": _CONTAINERS}),
@@ -280,7 +284,14 @@ ODD = [
 
 @pytest.mark.parametrize(
     ("least", "first", "outcome"),
-    [(None, None, None), (4, None, "same"), (3, 2, "noted"), (1, 0, "noted"), (0, None, "lossy"), ("3", None, "lossy")],
+    [
+        (None, None, None),
+        (4, None, "noted"),
+        (3, 2, "noted"),
+        (1, 0, "noted"),
+        (0, None, "lossy"),
+        ("3", None, "lossy"),
+    ],
 )
 def test_tasks_start_together_where_tfjob_starts_them_so(least, first, outcome):
     """A chief and three workers."""
@@ -288,7 +299,7 @@ def test_tasks_start_together_where_tfjob_starts_them_so(least, first, outcome):
     policy |= {} if least is None else {"minAvailable": least}
     replicas = {"Chief": {}, "Worker": {"replicas": 3}}
     conversion = convert(tfjob(replicas, runPolicy={"schedulingPolicy": policy}))
-    spec = conversion.manifest["spec"]
+    spec = conversion.cluster["spec"]
     assert spec["scheduling"] == {"gang": {}}
     assert spec["jobs"]["worker"].get("minReplicas") == first
     told = {one.path[-1]: one.outcome.value for one in conversion.verdicts if "schedulingPolicy" in one.path}
@@ -298,7 +309,7 @@ def test_tasks_start_together_where_tfjob_starts_them_so(least, first, outcome):
         "scheduleTimeoutSeconds": "lossy",
         "minResources": "left out",
     }
-    assert told == {"schedulingPolicy": "noted", **expected, **({"minAvailable": outcome} if outcome else {})}
+    assert told == {**expected, **({"minAvailable": outcome} if outcome else {})}
 
 
 def test_labels_and_services_of_tfjob_are_named():

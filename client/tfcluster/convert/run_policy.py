@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tfcluster.convert import tfjob
+from tfcluster.convert import templates, tfjob
 from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob
 from tfcluster.terminal import brief
 
@@ -117,12 +117,12 @@ def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
 
 
 def add_gang(spec: Mapping[str, Any], job: TFJob, converted: dict[str, Any], findings: Findings) -> None:
-    """Add the gang of a schedulingPolicy to a converted spec with its jobs."""
+    """Add the gang of a schedulingPolicy, or of pods that wait for a PodGroup, to a converted spec with its jobs."""
     held = _RunPolicy(spec, Findings())
     policy, path = held.get("schedulingPolicy"), held.path("schedulingPolicy")
-    if policy is None:
+    if policy is None and not any(templates.is_gang(one.template, job.name) for one in job.replicas):
         return
-    if not isinstance(policy, Mapping):
+    if not isinstance(policy or {}, Mapping):
         findings.say(Outcome.REJECTED, path, f"it is {brief(policy)}, and must be an object")
         return
     converted["scheduling"] = {"gang": {}}
@@ -130,7 +130,8 @@ def add_gang(spec: Mapping[str, Any], job: TFJob, converted: dict[str, Any], fin
         "the scheduler that the operator is set up for starts the tasks together (the chart's gangs.scheduler); if "
         "there is none, Ready says GangUnavailable: remove spec.scheduling then"
     )
-    findings.remark(Outcome.NOTED, path, words, target="spec.scheduling.gang")
+    findings.remark(Outcome.NOTED, (), words, target="spec.scheduling.gang")
+    policy = policy or {}
     if (least := policy.get("minAvailable")) is not None:
         _start_with_fewer(least, (*path, "minAvailable"), job, converted["jobs"], findings)
     for key, (outcome, words) in _GANG.items():
@@ -141,7 +142,7 @@ def add_gang(spec: Mapping[str, Any], job: TFJob, converted: dict[str, Any], fin
 def _start_with_fewer(least: Any, path: Path, job: TFJob, jobs: dict[str, Any], findings: Findings) -> None:
     total, worker = sum(one.count for one in job.replicas), job.of("worker")
     if least == total:
-        findings.say(Outcome.SAME, path, "all tasks start together", target="spec.scheduling.gang")
+        findings.say(Outcome.NOTED, path, "all tasks start together", target="spec.scheduling.gang")
     elif worker is not None and isinstance(least, int) and total - worker.count <= least < total:
         first = jobs["worker"]["minReplicas"] = least - (total - worker.count)
         words = (

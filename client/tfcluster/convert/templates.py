@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
 from tfcluster.manifest.shaping import nodes
-from tfcluster.terminal import brief, spelled
+from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.quantities import whole
 from tfcluster_operator.declaration.spec import choose_main
@@ -41,15 +41,11 @@ _BY_DOWNWARD_API: Final = re.compile(r"metadata\.labels\['([^']+)'\]")
 _BY_NAME: Final = re.compile(rf"{re.escape(_LABEL_PREFIX)}[-a-z]+")
 _BY_PROMETHEUS: Final = re.compile(r"label_training_kubeflow_org_([_a-z]+)")
 #: Schedulers that use a PodGroup of TFJob's operator, and the annotations or labels that name it in a pod.
-_SCHEDULERS: Final = ("volcano", "kube-batch", "scheduler-plugins-scheduler")
+_SCHEDULERS: Final = ("volcano", "scheduler-plugins-scheduler")
 _POD_GROUPS: Final = (
     "scheduling.k8s.io/group-name",
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io/name",
-)
-_NO_POD_GROUP: Final = (
-    "TFJob's operator creates the PodGroup, and this one does not: set spec.scheduling.gang if the operator is set up "
-    "for this scheduler, or create a PodGroup and name it in the template"
 )
 _QUANTITIES: Final = ("sizeLimit", "divisor")
 _OF_QUANTITIES: Final = ("limits", "requests", "overhead")
@@ -64,7 +60,7 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
     _tidy_metadata(template, (*path, "metadata"), findings)
     spec = template.get("spec")
     if isinstance(spec, dict):
-        _tell_of_pod_groups(template, path, job, replicas, findings)
+        _leave_out_pod_groups(template, path, job, replicas, findings)
         _tidy_spec(spec, (*path, "spec"), replicas, findings)
         _tidy_variables(spec, (*path, "spec"), job, findings)
         for where, words in (*labels_in(spec, (*path, "spec")), *addresses_in(spec, (*path, "spec"), job)):
@@ -149,19 +145,38 @@ def _write_quantities(spec: Mapping[str, Any], path: Path, findings: Findings) -
                 findings.say(Outcome.REJECTED, (*at, key), f"it is {brief(value)}, and {words}")
 
 
-def _tell_of_pod_groups(
-    template: Mapping[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings
+def is_gang(template: Mapping[str, Any], name: str) -> bool:
+    """Return whether the pods of a template wait for the PodGroup that TFJob's operator makes for a job."""
+    return bool(_pod_group_keys(template, name)) or _scheduler(template) in _SCHEDULERS
+
+
+def _scheduler(template: Mapping[str, Any]) -> Any:
+    spec = template.get("spec")
+    return spec.get("schedulerName") if isinstance(spec, Mapping) else None
+
+
+def _pod_group_keys(template: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    metadata = template.get("metadata")
+    groups = metadata if isinstance(metadata, Mapping) else {}
+    held = {group: groups.get(group) for group in ("labels", "annotations")}
+    return [
+        (group, key)
+        for group, named in held.items()
+        for key in _POD_GROUPS
+        if isinstance(named, Mapping) and named.get(key) == name
+    ]
+
+
+def _leave_out_pod_groups(
+    template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings
 ) -> None:
-    """Report pods that would wait for a PodGroup of TFJob's operator."""
-    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
-    found: list[Path] = [("spec", "schedulerName")] if spec.get("schedulerName") in _SCHEDULERS else []
-    for group in ("labels", "annotations"):
-        held = metadata.get(group)
-        named = [key for key in _POD_GROUPS if isinstance(held, Mapping) and held.get(key) == job.name]
-        found += [("metadata", group, key) for key in named]
-    for where in found:
-        target = spelled(("spec", "jobs", replicas.job, "template", *where))
-        findings.say(Outcome.LOSSY, (*path, *where), _NO_POD_GROUP, target=target)
+    for group, key in _pod_group_keys(template, job.name):
+        template["metadata"][group] = {k: v for k, v in template["metadata"][group].items() if k != key}
+        findings.say(Outcome.LEFT_OUT, (*path, "metadata", group, key), "spec.scheduling.gang makes the PodGroups")
+    if _scheduler(template) in _SCHEDULERS:
+        words = "the operator must be set up for this scheduler: see the chart's gangs.scheduler"
+        target = ("spec", "jobs", replicas.job, "template", "spec", "schedulerName")
+        findings.move((*path, "spec", "schedulerName"), target, words, outcome=Outcome.NOTED)
 
 
 def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""TFClusters in the queues of the real Kueue, on a simulated node of 64 CPUs."""
+"""TFClusters in the queues of the real Kueue, on two simulated nodes of 64 CPUs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from support.objects import (
     CLUSTER_QUEUES,
     FLAVORS,
     LOCAL_QUEUES,
+    NODES,
     PODS,
     TFCLUSTERS,
+    TOPOLOGIES,
     WORKLOAD_PRIORITIES,
     WORKLOADS,
     Object,
@@ -41,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A separate server, at first without Kueue."""
     from local_kubernetes.control_plane import start
 
-    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=1, gangs=True) as plane:
+    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=2, gangs=True) as plane:
         yield plane
 
 
@@ -387,6 +389,50 @@ def test_flavor_says_where_the_pods_run(home, kueue):
     assert "nodeSelector" not in first
     assert second["nodeSelector"] == {"type": "kwok"}
     assert {"key": "spot", "operator": "Exists", "effect": "NoSchedule"} in second["tolerations"]
+    assert list(teams) == []
+
+
+def test_workers_run_in_the_rack_that_the_queue_has_chosen(home, kueue):
+    """A replaced one returns to it, and workers that no rack can hold wait."""
+    del kueue
+    rack, teams = "example.com/rack", _team(home, 200)
+    team = next(teams)
+    for node in ("fake-0", "fake-1"):
+        team.objects.patch(NODES, "", node, {"metadata": {"labels": {rack: f"rack-of-{node}"}}})
+    levels = [{"nodeLabel": rack}, {"nodeLabel": "kubernetes.io/hostname"}]
+    team.objects.create(TOPOLOGIES, "", made("Topology", team.queue, spec={"levels": levels}))
+    spec = {"nodeLabels": {"type": "kwok"}, "topologyName": team.queue}
+    team.objects.patch(FLAVORS, "", team.queue, {"spec": spec})
+
+    def launch(name: str, workers: int) -> None:
+        job = asking(workers, cpu=30)
+        job["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": rack}}
+        home.apply(tfcluster(name).metadata(labels={QUEUE: "team"}).job("worker", **job).build())
+
+    def nodes(name: str) -> set[str]:
+        return {home.demand(PODS, pod)["spec"]["nodeName"] for pod in home.pods_of(name)}
+
+    launch("first", 2)
+    team.await_ready("first")
+    (chosen,) = nodes("first")
+    assert home.demand(PODS, "first-worker-1")["spec"]["nodeSelector"] == {
+        "type": "kwok",
+        levels[1]["nodeLabel"]: chosen,
+    }
+    launch("second", 3)
+    assert "topology" in eventually(lambda: team.await_waiting("second"), lambda says: "topology" in says, what="why")
+    home.scale("second", replicas=2)
+    team.await_ready("second")
+    assert nodes("second") == {"fake-0", "fake-1"} - {chosen}
+
+    old = home.uid("first-worker-1")
+    home.delete(PODS, "first-worker-1")
+
+    def successor() -> str | None:
+        pod = home.get(PODS, "first-worker-1")
+        return None if pod is None or pod["metadata"]["uid"] == old else pod["spec"].get("nodeName")
+
+    assert eventually(successor, what="another pod runs") == chosen
     assert list(teams) == []
 
 

@@ -48,6 +48,15 @@ class Queue(InMemoryWorld):
         self.all_pods_run()
         self.settle(self.cluster)
 
+    def place(self, claim: int | str) -> None:
+        """Grant quota in topology domains."""
+        name = naming.claim_name("demo", int(claim))
+        self.quota_is_granted(name)
+        assigned = self.claim(name)["status"]["admission"]["podSetAssignments"]
+        placed = [{**one, "topologyAssignment": {"levels": ["rack"], "slices": []}} for one in assigned]
+        self.edit(KIND, name, {"status": {"admission": {"podSetAssignments": placed}}})
+        self.all_run()
+
     def evict(self, claim: int | str = 0, reason: str = "Preempted") -> None:
         self.quota_is_taken_back(naming.claim_name("demo", int(claim)), reason)
         self.settle(self.cluster)

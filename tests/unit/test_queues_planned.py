@@ -38,6 +38,8 @@ SHRUNK = (workers(3), "grant 0", workers(5), "grant 1", workers(2))
 TWICE = (workers(2), "grant 0", workers(4), "grant 1")
 #: The last ones by index are deleted, because a ClusterSpec is without gaps; the later grant serves the others.
 GAP = (workers(1), "grant 0", workers(3), "grant 1", workers(4), "grant 2", "evict 1")
+#: With a topology each pod belongs to its Workload, so that no other one takes over its task.
+PLACED_GAP = tuple(step.replace("grant", "place") if isinstance(step, str) else step for step in GAP)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,8 @@ GAP = (workers(1), "grant 0", workers(3), "grant 1", workers(4), "grant 2", "evi
         ([*THREE, "evict 1"], THREE_ASK, "chief-0 ps-0"),
         ([*THREE, "evict 1", "grant 1"], THREE_ASK, "chief-0 ps-0 worker-0 worker-1 worker-2"),
         ([*GAP], {0: workers(1), 1: workers(2), 2: workers(1)}, "worker-0 worker-1"),
+        ([*PLACED_GAP], {0: workers(1), 1: workers(3)}, "worker-0"),
+        ([*PLACED_GAP, "place 1"], {0: workers(1), 1: workers(3)}, "worker-0 worker-1 worker-2 worker-3"),
         ([*SHRUNK, workers(4)], {0: workers(3), 1: workers(2)}, "worker-0 worker-1"),
         ([*SHRUNK, workers(4), "grant 1"], {0: workers(3), 1: workers(2)}, "worker-0 worker-1 worker-2 worker-3"),
         ([*TWICE, "end worker-2", "evict 1", "grant 1"], {0: workers(2), 1: workers(2)}, "worker-0 worker-1 worker-3"),
@@ -348,6 +352,53 @@ def test_admission_check_adds_to_the_pods():
     assert worker["metadata"]["annotations"]["request"] == "one"
     assert worker["spec"]["nodeSelector"] == {"pool": "new"}
     assert "nodeSelector" not in queue.objects["Pod", "demo-chief-0"]["spec"]
+
+
+TOPOLOGY = "kueue.x-k8s.io/podset-"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "request_", "added"),
+    [
+        ({"required-topology": "rack"}, {"required": "rack"}, {}),
+        ({"preferred-topology": "rack", "group-name": "g"}, {"preferred": "rack", "podSetGroupName": "g"}, {}),
+        (
+            {"slice-required-topology": "rack", "slice-size": "8"},
+            {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 8},
+            {},
+        ),
+        ({"slice-size": "many"}, {"podSetSliceSize": "many"}, {}),
+        ({"unconstrained-topology": "true"}, {"unconstrained": True}, {}),
+        ({}, None, {"unconstrained-topology": "true"}),
+    ],
+)
+def test_kueue_chooses_the_topology_domains_of_the_pods(annotations, request_, added):
+    """Each pod waits at Kueue's gate, and names the Workload, the podSet and the first index of its domains."""
+
+    def tasks(replicas: int) -> dict[str, Any]:
+        declared = asking("1", replicas)
+        declared["template"]["metadata"] = {"annotations": {TOPOLOGY + key: of for key, of in annotations.items()}}
+        return {"worker": declared}
+
+    queue = Queue(tasks(2)).play("place 0", tasks(3), "place 1")
+    wanted = None if request_ is None else {"podIndexLabel": naming.LABEL_TASK_INDEX, **request_}
+    for claim, pod, first in ((FIRST, "demo-worker-1", "0"), (SECOND, "demo-worker-2", "2")):
+        assert queue.claim(claim)["spec"]["podSets"][0].get("topologyRequest") == wanted
+        body = queue.objects["Pod", pod]
+        found = {key: of for key, of in body["metadata"]["annotations"].items() if "kueue" in key}
+        asked = {TOPOLOGY + key: of for key, of in {**annotations, **added}.items()}
+        own = {"kueue.x-k8s.io/workload": claim, "kueue.x-k8s.io/pod-index-offset": first}
+        assert found == {**asked, **own}
+        assert body["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "worker"
+        assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
+
+
+def test_another_topology_waits_for_quota_again():
+    queue = Queue({"worker": asking("1", 2)}).play("grant 0")
+    edited = asking("1", 2)
+    edited["template"]["metadata"] = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
+    queue.declare({"worker": edited}, settles=False)
+    assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
 
 
 # --- the end

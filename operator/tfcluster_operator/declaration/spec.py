@@ -47,8 +47,8 @@ OnTimeout = Literal["Fail", "Suspend"]
 class Placement:
     """The nodes that a queue allows for some tasks of a job: those from ``start`` up to, not including, ``stop``.
 
-    Their pods get these in addition to the template (Kueue: the labels and tolerations of the ResourceFlavors, and the
-    additions of admission checks).
+    Their pods get these in addition to the template (Kueue: the labels and tolerations of the ResourceFlavors, the
+    additions of admission checks, and the gate until it has written a topology domain into the pod).
     """
 
     start: int
@@ -57,6 +57,7 @@ class Placement:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    gates: tuple[str, ...] = ()
 
 
 class Fields(msgspec.Struct, frozen=True, rename="camel"):

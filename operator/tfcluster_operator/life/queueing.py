@@ -35,6 +35,21 @@ _JUDGED: Final = (
     "resources",
     "resourceClaims",
 )
+#: Kueue's annotations of pod templates that request a topology, by the fields of a podSet's request (Kueue, "Topology
+#: Aware Scheduling").
+_TOPOLOGY: Final = {
+    "required": "kueue.x-k8s.io/podset-required-topology",
+    "preferred": "kueue.x-k8s.io/podset-preferred-topology",
+    "unconstrained": "kueue.x-k8s.io/podset-unconstrained-topology",
+    "podSetGroupName": "kueue.x-k8s.io/podset-group-name",
+    "podSetSliceRequiredTopology": "kueue.x-k8s.io/podset-slice-required-topology",
+    "podSetSliceSize": "kueue.x-k8s.io/podset-slice-size",
+}
+#: Holds a pod back until Kueue has written its topology domain into it, and what Kueue finds the pod by.
+_TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+_LABEL_POD_SET: Final = "kueue.x-k8s.io/podset"
+_ANNOTATION_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_ANNOTATION_FIRST_INDEX: Final = "kueue.x-k8s.io/pod-index-offset"
 #: Separates the least number of pods in an annotation.
 _AT_LEAST: Final = ":"
 _JUDGED_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
@@ -112,9 +127,13 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
         return _unknown(cluster, observed, known.granted)
     holding: list[Claim] = []
     rest: list[Claim] = []
+    lost: set[str] = set()
     for claim in _in_order(cluster, claims):
-        follows = claim.number == 0 or bool(holding)
-        (holding if follows and claim.workload.admitted else rest).append(claim)
+        follows = (claim.number == 0 or bool(holding)) and lost.isdisjoint(claim.count)
+        held = follows and claim.workload.admitted
+        (holding if held else rest).append(claim)
+        if not held and _has_topology(claim.workload):
+            lost.update(claim.count)
     if any(_is_of_the_past(cluster, claim) for claim in (*holding, *rest)):
         return Standing(Turn.CHANGED, replace(cluster, suspend=True), rest=(*holding, *rest))
     if not holding and any(job.replicas for job in cluster.jobs):
@@ -161,7 +180,25 @@ def asked_of(job: Job) -> dict[str, Any]:
                 for container in spec[group]
             ]
     # The template can have another value, but the pods always have Never.
-    return {"spec": {**judged, "restartPolicy": "Never"}}
+    asked = {"spec": {**judged, "restartPolicy": "Never"}}
+    topology = _topology_annotations(job)
+    return {"metadata": {"annotations": topology}, **asked} if topology else asked
+
+
+def _topology_annotations(job: Job) -> dict[str, str]:
+    found: Mapping[str, Any] = (job.template.get("metadata") or {}).get("annotations") or {}
+    return {name: str(found[name]) for name in _TOPOLOGY.values() if name in found}
+
+
+def topology_request(job: Job) -> dict[str, Any]:
+    """Return the topology that a job's template requests, as a field of its podSet; empty if it requests none."""
+    asked = _topology_annotations(job)
+    request: dict[str, Any] = {field: asked[name] for field, name in _TOPOLOGY.items() if name in asked}
+    if "unconstrained" in request:
+        request["unconstrained"] = request["unconstrained"] == "true"
+    if (size := request.get("podSetSliceSize", "")).isdecimal():  # the API server rejects other texts
+        request["podSetSliceSize"] = int(size)
+    return {"topologyRequest": {"podIndexLabel": naming.LABEL_TASK_INDEX, **request}} if request else {}
 
 
 def asks_of(job: Job) -> str:
@@ -210,9 +247,16 @@ def _claims_of(cluster: TFCluster, observed: Observed) -> Iterator[tuple[int, Wo
 
 
 def _rank(claim: tuple[int, Workload]) -> tuple[bool, int]:
-    """Order admitted claims before waiting ones, so that a lost claim does not affect the tasks of another."""
+    """Order admitted claims before waiting ones, so that a lost claim does not affect the tasks of another.
+
+    With a topology it does: Kueue counts the domains by the Workload that the pods have been created for.
+    """
     number, workload = claim
-    return number > 0 and not workload.admitted, number
+    return number > 0 and not workload.admitted and not _has_topology(workload), number
+
+
+def _has_topology(workload: Workload) -> bool:
+    return any(workload.has_topology(pod_set) for pod_set in workload.asked)
 
 
 def _in_order(cluster: TFCluster, claims: Iterable[tuple[int, Workload]]) -> Iterator[Claim]:
@@ -299,13 +343,15 @@ def _placements(job: Job, holding: Iterable[Claim], flavors: Mapping[str, Flavor
         for labels, tolerated in given:
             selector.update(labels)
             tolerations += [one for one in tolerated if one not in tolerations]
-        placement = Placement(
-            start,
-            start + count,
-            selector,
-            tuple(tolerations),
-            {key: value for update in updates for key, value in update.labels.items()},
-            {key: value for update in updates for key, value in update.annotations.items()},
-        )
+        labels = {key: value for update in updates for key, value in update.labels.items()}
+        annotations = {key: value for update in updates for key, value in update.annotations.items()}
+        gates: tuple[str, ...] = ()
+        if workload.has_topology(pod_set):
+            if not _topology_annotations(job):  # Kueue would ignore a pod without one
+                annotations[_TOPOLOGY["unconstrained"]] = "true"
+            annotations |= {_ANNOTATION_WORKLOAD: workload.meta.name, _ANNOTATION_FIRST_INDEX: str(start)}
+            labels[_LABEL_POD_SET] = pod_set
+            gates = (_TOPOLOGY_GATE,)
+        placement = Placement(start, start + count, selector, tuple(tolerations), labels, annotations, gates)
         if placement != Placement(start, start + count):
             yield placement

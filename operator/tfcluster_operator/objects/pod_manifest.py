@@ -130,6 +130,8 @@ def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
     if place.tolerations:
         known = list(spec.get("tolerations") or ())
         placed["tolerations"] = known + [dict(one) for one in place.tolerations if one not in known]
+    if place.gates:
+        placed["schedulingGates"] = [*(spec.get("schedulingGates") or ()), *({"name": one} for one in place.gates)]
     return placed
 
 

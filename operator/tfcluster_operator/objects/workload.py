@@ -34,10 +34,11 @@ class WorkloadSpec(msgspec.Struct, rename="camel"):
     active: bool | None = None
 
 
-class _Assignment(msgspec.Struct):
+class _Assignment(msgspec.Struct, rename="camel"):
     name: str = "main"
     flavors: dict[str, str] | None = None
     count: int | None = None
+    topology_assignment: dict[str, Any] | None = None
 
 
 class _Admission(msgspec.Struct, rename="camel"):
@@ -113,10 +114,17 @@ class Workload:
         asked, assigned = self.asked, self.status.admission.pod_set_assignments
         return {one.name: asked.get(one.name, 0) if one.count is None else one.count for one in assigned}
 
+    def _assigned(self, pod_set: str) -> list[_Assignment]:
+        assigned = () if self.status.admission is None else self.status.admission.pod_set_assignments
+        return [one for one in assigned if one.name == pod_set]
+
     def flavors(self, pod_set: str) -> list[str]:
         """Return the names of the ResourceFlavors of a podSet's quota."""
-        assigned = () if self.status.admission is None else self.status.admission.pod_set_assignments
-        return sorted({flavor for one in assigned if one.name == pod_set for flavor in (one.flavors or {}).values()})
+        return sorted({flavor for one in self._assigned(pod_set) for flavor in (one.flavors or {}).values()})
+
+    def has_topology(self, pod_set: str) -> bool:
+        """Return whether Kueue has chosen the topology domains of a podSet's pods."""
+        return any(one.topology_assignment is not None for one in self._assigned(pod_set))
 
     @property
     def reclaimed(self) -> Mapping[str, int]:

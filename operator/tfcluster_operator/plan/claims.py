@@ -70,8 +70,8 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
     pod_sets = []
     for job in jobs:
         fewest = {"minCount": least[job.name]} if job.name in least else {}
-        template = queueing.asked_of(job)
-        pod_sets.append({"name": naming.dns_job(job.name), "count": counts[job.name], **fewest, "template": template})
+        asked = {**fewest, "template": queueing.asked_of(job), **queueing.topology_request(job)}
+        pod_sets.append({"name": naming.dns_job(job.name), "count": counts[job.name], **asked})
     of_pods = cluster.priority_class == ""
     names = [job.of_template("priorityClassName") for job in sorted(jobs, key=lambda job: job.name != CHIEF)]
     return QuotaRequest(

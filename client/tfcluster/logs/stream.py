@@ -196,7 +196,7 @@ class LogFollowing:
         return None
 
     def put(self, item: _Item) -> bool:
-        """Add an item when there is room for it; return False if nobody takes items any more."""
+        """Add an item when there is room for it; return False if the reader has ended."""
         while not self._stopped.is_set():
             with contextlib.suppress(queue.Full):
                 self.items.put(item, timeout=1.0)

@@ -31,7 +31,7 @@ _WHENEVER: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """The view of some tasks of one job, by their indices, and the file in which they read it."""
+    """The view of some tasks of one job, and the name of its file."""
 
     job: str
     tasks: tuple[int, ...]

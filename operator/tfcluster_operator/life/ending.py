@@ -72,7 +72,7 @@ def words_for(pod: Pod) -> str:
         words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
     else:
         words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
-    # A program that is killed has no time to say why: what it wrote last is about something else.
+    # A killed program cannot write why it ended: its last output is about something else.
     return f"{words}: {end.message}" if end.message and end.code != _KILLED else words
 
 

@@ -71,16 +71,7 @@ class UnwatchedError(Exception):
 
 
 class KopfWatch:
-    """Watches the TFClusters of one namespace, or of all, forever.
-
-    Args:
-        access: the address of the API server, and the credentials.
-        lender: the session whose connections are used.
-        namespace: the namespace, or None for all.
-        listener: receives the events.
-        own_signals: sets our signal handlers; called whenever kopf has set its own.
-        clock: the time.
-    """
+    """Watches the TFClusters of one namespace, or of all, forever."""
 
     def __init__(
         self,
@@ -152,11 +143,7 @@ class KopfWatch:
             raise
 
     async def _watch(self) -> None:
-        """Run kopf until it ends, and clean up all its tasks.
-
-        Raises:
-            Exception: the error that ended it.
-        """
+        """Run kopf until it ends, and clean up all its tasks."""
         tap = _Tap(self._clock)
         session = connection.borrow_session(self._access, self._lender, tap)
         own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")

@@ -58,11 +58,7 @@ async def _run(settings: Settings) -> None:
 
 
 def _access() -> connection.Access:
-    """Find credentials: a kubeconfig if one is given, else the pod's service account.
-
-    Raises:
-        kopf.LoginError: credentials were not found.
-    """
+    """Find credentials: a kubeconfig if one is given, else the pod's service account."""
     settings = kopf.OperatorSettings()
     found = kopf.login_with_kubeconfig(settings=settings) or kopf.login_with_service_account(settings=settings)
     if found is None:
@@ -77,12 +73,7 @@ def _access() -> connection.Access:
 
 
 async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None:
-    """Run the operator until a signal stops it.
-
-    Raises:
-        LeaseLostError: another operator might lead now; the process should restart.
-        Exception: a component failed; the process should restart.
-    """
+    """Run the operator until a signal stops it."""
     access, timing = _access(), timing or Timing()
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
     metrics = Metrics()

@@ -12,14 +12,7 @@ from tfcluster_operator.objects.resolver_copy import ResolverArchive, build_arch
 
 @cache
 def read_archive() -> ResolverArchive:
-    """Pack the resolver of this operator's version; the result is cached.
-
-    Returns:
-        The archive; an unchanged installation yields the same bytes at every start.
-
-    Raises:
-        ValueError: the installed package is incomplete, or too large.
-    """
+    """Pack the resolver of this operator's version; the result is cached."""
     return build_archive(dict(files_of(resources.files("tfcluster_resolver"))))
 
 

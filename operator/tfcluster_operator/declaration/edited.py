@@ -10,12 +10,7 @@ from tfcluster_operator.declaration.spec import TFCluster
 
 
 def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
-    """Return the name of the first field whose change makes a job's pods outdated.
-
-    Returns:
-        A path such as ``containers[tensorflow].image`` in the pod's spec, or ``scheduling.spread`` in the cluster's;
-        "" if nothing changed, or the job was not declared before.
-    """
+    """Return the path of the first field whose change makes a job's pods outdated, or "" if nothing changed."""
     old, new = None if before is None else before.job(job), after.job(job)
     if before is None or old is None or new is None or old.template_hash == new.template_hash:
         return ""

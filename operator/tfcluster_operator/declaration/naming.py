@@ -201,19 +201,7 @@ def dns_job(job: str) -> str:
 
 
 def address(*, cluster: str, namespace: str, job: str, index: int, port: int, cluster_domain: str) -> str:
-    """Return the "host:port" of a task, which does not depend on its pod.
-
-    Args:
-        cluster: the TFCluster's name.
-        namespace: its namespace.
-        job: the job with its TensorFlow name.
-        index: the task's index.
-        port: the job's TCP port.
-        cluster_domain: the DNS domain of the Kubernetes cluster, or "" to leave it to the pod's search path.
-
-    Returns:
-        The address, according to "DNS for Services and Pods" (hostname.subdomain.namespace.svc).
-    """
+    """Return the "host:port" of a task, which does not depend on its pod ("DNS for Services and Pods")."""
     domain = f".{cluster_domain}" if cluster_domain else ""
     return f"{pod_name(cluster, job, index)}.{service_name(cluster)}.{namespace}.svc{domain}:{port}"
 

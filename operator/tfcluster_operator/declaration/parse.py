@@ -82,17 +82,7 @@ def _delivery(tf_config: str) -> ResolverDelivery:
 def parse(
     body: Mapping[str, Any], *, gang_scheduler: GangScheduler = KUBERNETES, before: TFCluster | None = None
 ) -> TFCluster:
-    """Parse a TFCluster from its API object.
-
-    Args:
-        body: the object from the API server.
-        gang_scheduler: the scheduler of gangs.
-        before: the earlier result for the object; an unchanged spec is not parsed again.
-
-    Raises:
-        InvalidSpecError: the spec does not have jobs, a part has the wrong type, TensorFlow would reject a filter, or
-            jobs wait for each other.
-    """
+    """Parse a TFCluster, or raise InvalidSpecError; an unchanged spec is taken from the result ``before``."""
     raw = body.get("spec") or {}
     if before is not None and before.raw is raw:
         return replace(before, **_identity(body, suspend=raw.get("suspend") is True))

@@ -34,13 +34,6 @@ class Engine:
 
     Each namespace (or all of them together) is a scope: its clusters are reconciled as soon as its lists are complete,
     independently of the lists of other scopes.
-
-    Args:
-        client: the requests.
-        namespaces: the namespaces to watch; an empty list means all.
-        archive: the resolver as it is delivered into the pods.
-        gang_scheduler: the scheduler of gangs.
-        metrics: counts the reconciles.
     """
 
     def __init__(
@@ -92,9 +85,6 @@ class Engine:
         """Run forever: fill the caches immediately, and reconcile clusters while this replica leads.
 
         A scope is not reconciled before its lists are complete: objects would seem to be missing.
-
-        Raises:
-            HistoryLostError: the API server has lost its newest history, so that the caches cannot be relied on.
         """
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -58,12 +58,7 @@ class Account:
 
 
 class Journal:
-    """Logs and counts reconciles.
-
-    Args:
-        metrics: the counters.
-        elapsed: seconds, by a monotonic clock.
-    """
+    """Logs and counts reconciles."""
 
     def __init__(self, metrics: Metrics, elapsed: Callable[[], float]) -> None:
         self._metrics = metrics

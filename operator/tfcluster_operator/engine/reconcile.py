@@ -101,16 +101,7 @@ class _Memory:
 
 
 class Reconciler:
-    """Reconciles all clusters.
-
-    Args:
-        client: the requests.
-        parents: the TFClusters.
-        stores: their children.
-        archive: the resolver as it is delivered into the pods.
-        gang_scheduler: the scheduler of gangs.
-        journal: logs and counts reconciles.
-    """
+    """Reconciles all clusters."""
 
     def __init__(
         self,
@@ -149,15 +140,7 @@ class Reconciler:
         return self._durable(key) if memory.pending is None else memory.pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile one cluster with its declaration.
-
-        Returns:
-            Seconds until the next reconcile, or None if events are sufficient.
-
-        Raises:
-            RetryLater: the API server rejected or did not answer; the condition says so if it could be written.
-            NextPart: there is more to do than one reconcile does, and nothing blocks it.
-        """
+        """Reconcile one cluster; return the seconds until the next reconcile, or None if events are sufficient."""
         body = self._parents.get(key)
         if body is None or not is_ours(body):
             if (memory := self._memories.pop(key, None)) is not None:

@@ -25,14 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class ResolverSweep:
-    """Deletes the resolver's ConfigMaps that are not needed.
-
-    Args:
-        parents: the TFClusters.
-        stores: what exists.
-        executor: deletes them.
-        current: the name of the ConfigMap that new pods mount.
-    """
+    """Deletes the resolver's ConfigMaps that are not needed."""
 
     def __init__(self, parents: Parents, stores: Stores, executor: Executor, current: str) -> None:
         self._parents = parents

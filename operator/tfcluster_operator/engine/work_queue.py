@@ -54,10 +54,8 @@ class NextPart(Exception):  # noqa: N818 - it is a wish, not an error of the pro
 class WorkQueue(Generic[Key]):
     """A queue of keys.
 
-    Args:
-        work: one reconcile of one key; it returns the seconds until the next reconcile, or None.
-        clock: seconds, monotonic.
-        took: called after each reconcile with its duration in seconds and the outcome: done, retried or failed.
+    ``work`` reconciles one key and returns the seconds until the next time, or None; ``took`` is called after it with
+    its duration and the outcome: done, retried or failed.
     """
 
     def __init__(

@@ -26,12 +26,7 @@ class Clock:
 
 
 def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
-    """Return a clock that reads ``wall`` once, now, and then advances as ``elapsed`` does.
-
-    Args:
-        wall: seconds since the epoch, by a clock that can step.
-        elapsed: seconds, by a clock that cannot.
-    """
+    """Return a clock that reads ``wall`` once, now, and then advances as ``elapsed`` does."""
     behind = wall() - elapsed()
     return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)
 

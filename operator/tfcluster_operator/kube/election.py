@@ -150,11 +150,7 @@ class Lease:
         return _record(msgspec.json.decode(answer, type=_Lease))
 
     async def write(self, record: Record) -> Record:
-        """Write it, if it still has the record's version, or create it if the record does not have a version.
-
-        Raises:
-            KubeError: one of _OVERTAKEN if another writer was faster or deleted it.
-        """
+        """Write it, if it still has the record's version, or create it if the record does not have a version."""
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration,
@@ -191,14 +187,7 @@ class LeaseLostError(Exception):
 
 
 class Election:
-    """A candidate for a Lease; without one (None), an operator without rivals, which acts until it resigns.
-
-    Args:
-        lease: the Lease.
-        me: our identity, which differs from that of all other candidates and earlier processes.
-        timing: the timing of the election.
-        clock: the time.
-    """
+    """A candidate for a Lease; without one (None), an operator without rivals, which acts until it resigns."""
 
     def __init__(
         self,
@@ -243,11 +232,7 @@ class Election:
             raise errors.NotLeadingError(self._not_acting)
 
     async def run(self) -> None:
-        """Wait for the Lease, then renew it.
-
-        Raises:
-            LeaseLostError: the Lease was held, and no longer is.
-        """
+        """Wait for the Lease, then renew it."""
         if self._lease is None:
             await asyncio.Event().wait()
         else:

@@ -76,11 +76,7 @@ class ServerError(ApiError):
 
 
 def check_answer(status: int, answer: bytes) -> None:
-    """Check that a successful answer is from the API server, and not from a proxy in between.
-
-    Raises:
-        UnreachableError: it is not a JSON object.
-    """
+    """Check that a successful answer is from the API server, and not from a proxy in between."""
     if status < 400 and not answer.startswith(b"{"):
         raise UnreachableError(f"the answer is not JSON: {answer[:100].decode(errors='replace')}")
 

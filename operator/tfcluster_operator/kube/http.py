@@ -44,11 +44,7 @@ class Readiness:
     """Return a message on whether this operator leads."""
 
     def judge(self) -> tuple[bool, str]:
-        """Return whether the operator is ready, and why not.
-
-        Returns: True if the kind TFCluster was seen and each list is complete or rejected: a namespace that is deleted
-            or forbidden must not block the others.  And the text, one line per fact.
-        """
+        """Return whether the operator is ready, and why not."""
         lines = [self.standing()]
         ready = any(source.synced.is_set() for source in self.clusters)
         if not ready:
@@ -65,11 +61,7 @@ class Readiness:
 async def serve_probes(
     port: int, readiness: Readiness, parts: Callable[[], Sequence[asyncio.Task[None]]]
 ) -> web.AppRunner:
-    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none.
-
-    Returns:
-        The running server, to be cleaned up at the end.
-    """
+    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none."""
 
     async def healthz(_: web.Request) -> web.Response:
         ended = [part.get_name() for part in parts() if part.done()]

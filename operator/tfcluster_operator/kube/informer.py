@@ -81,16 +81,7 @@ class History:
         self._newest = max(self._newest, version)
 
     def compare(self, version: int) -> None:
-        """Compare a list with the newest known version.
-
-        Args:
-            version: the list's resource version; the list must have been requested without one, so that it is the
-                newest (Kubernetes, "API Concepts", semantics of resource versions).
-
-        Raises:
-            StaleError: it is older than what is known.
-            HistoryLostError: it has been older for longer than a server can be behind.
-        """
+        """Compare the version of a list, asked for without a version, with the newest known one."""
         if version >= self._newest:
             self._newest, self._behind_since = version, None
             return
@@ -103,14 +94,7 @@ class History:
 
 
 class Informer:
-    """Keeps one store up to date for one kind of child, in one namespace or in all.
-
-    Args:
-        client: the requests.
-        kind: the kind.
-        store: the store.
-        namespace: the namespace to watch, or None for all.
-    """
+    """Keeps one store up to date for one kind of child, in one namespace or in all."""
 
     def __init__(self, client: Client, kind: Kind, store: ChildStore, namespace: str | None) -> None:
         self._client = client
@@ -130,11 +114,7 @@ class Informer:
         self.refused = ""
 
     async def run(self) -> None:
-        """List and watch forever.
-
-        Raises:
-            HistoryLostError: the server has lost its newest history.
-        """
+        """List and watch forever."""
         backoff, told = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
         while True:
             began = self._client.clock.elapsed()

@@ -23,13 +23,7 @@ _CLIMB: Final = 0.05
 
 
 class AdaptiveLimiter:
-    """A window over the requests of one process.
-
-    Args:
-        start: how many requests can be in flight at first.
-        ceiling: how many at most; more connections than this slow a client down.
-        elapsed: seconds, by a monotonic clock.
-    """
+    """A window over the requests of one process."""
 
     def __init__(
         self, *, start: float = 8.0, ceiling: float = 32.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed

@@ -45,14 +45,7 @@ def read_request(method: str, url: URL, prefix: str = "") -> Asked:
 
 
 class Traffic:
-    """A middleware that counts requests, and notes when each watch was last known to be alive.
-
-    Args:
-        metrics: the counters.
-        scopes: the watched namespaces; None stands for all.
-        server: the URL of the API server.
-        elapsed: seconds, by a monotonic clock.
-    """
+    """A middleware that counts requests, and notes when each watch was last known to be alive."""
 
     def __init__(
         self,

@@ -29,14 +29,9 @@ class Ending(Enum):
 
 
 def ending_of(pod: Pod) -> Ending | None:
-    """Classify the end of a pod.
-
-    Returns:
-        None while its task runs, and while the pod is being deleted: the exit code after SIGTERM proves nothing.
-        An end before the deletion request counts, if the operator saw it then or the pod's own status proves it.
-        Times prove nothing: the end has the node's clock, the deletion request the API server's.
-        A task that ended while it was leaving and is now declared again has not failed, and its work is not complete.
-    """
+    """Classify the end of a pod; None while its task runs, and for an end after the request to delete the pod."""
+    # The exit code after SIGTERM proves nothing.  Nor do times: the end has the node's clock, the request the API
+    # server's; so an earlier end counts if the operator saw it then, or the pod's own status proves it.
     if not pod.ended:
         return None
     if pod.meta.terminating and not pod.noted.ended_first:

@@ -79,11 +79,7 @@ class Gang:
 
 
 def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
-    """Compute the gangs of a cluster.
-
-    Returns:
-        Each gang by the name of its PodGroup; empty if none are declared, and while the cluster is suspended.
-    """
+    """Return the gangs of a cluster by the name of their PodGroup; none while it is suspended."""
     if roster.cluster.gang is None or roster.cluster.suspend or known.verdict is not None:
         return {}
     members: dict[tuple[str, str], list[Place]] = {}

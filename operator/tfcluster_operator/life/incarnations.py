@@ -35,11 +35,7 @@ class Pods(NamedTuple):
 
 
 def pods_of(roster: Roster, published: Iterable[Told]) -> Pods | None:
-    """Find the pod of each task.
-
-    Returns:
-        The pods of all tasks but the chief and evaluators; None if the view does not list pods.
-    """
+    """Find the pod of each task but the chief and evaluators; None if the view does not list pods."""
     if roster.cluster.suspend or roster.cluster.job(CHIEF) is None:
         return None
     uids: dict[str, dict[int, str]] = {}

@@ -214,11 +214,8 @@ def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Return the least number of tasks of a job that its queue can admit, from ``spec.jobs.J.minReplicas``.
-
-    Returns:
-        The number by job: of one job at most, because Kueue allows partial admission for one podSet only.
-    """
+    """Return the least number of tasks of a job that its queue can admit, from ``spec.jobs.J.minReplicas``."""
+    # Of one job: Kueue allows partial admission for one podSet only.
     if cluster.gang is None:
         return {}
     for job in cluster.jobs:

@@ -32,11 +32,7 @@ def scope_of(cluster: TFCluster, job: Job) -> tuple[Job, ...]:
 
 
 def count_restart(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger, now: float) -> Ledger:
-    """Enter one failure that leads to a restart.
-
-    Returns:
-        The ledger with the restart counted once: for the task's own pod, or for the whole scope as one incident.
-    """
+    """Enter one failure that leads to a restart: of the task, or of its whole scope as one incident."""
     last = entry_of(task, pod, now)
     counted = replace(ledger, restarts=ledger.restarts + 1, last_restart=last, failures=(*ledger.failures, last))
     record = counted.of(task.job.name)
@@ -100,22 +96,13 @@ def believed(retry_at: float, now: float) -> float:
 
 
 def pause(failures: int, *, seed: str) -> float:
-    """Return the back-off after this number of failures in a row.
-
-    Args:
-        failures: the number of failures before this one.
-        seed: the seed of the jitter; the same seed gives the same back-off, so that a plan can be repeated.
-    """
+    """Return the back-off after this number of failures in a row; the same seed gives the same jitter."""
     drawn = hashlib.sha256(seed.encode()).digest()[0] / 255
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
 
 
 def pause_before_replacing(pod: Pod) -> tuple[float, int]:
-    """Return the back-off before a pod is replaced that was deleted, or that succeeded and runs again.
-
-    Returns:
-        Seconds after we saw its end, and the number that the replacement starts with.  The first time is 0 s; a pod
-        that is rejected repeatedly, for example by a full node, waits longer each time as a failing one does.
-    """
+    """Return the seconds from a pod's end, other than a failure, to its replacement, and the replacement's attempt."""
+    # The first time is 0 s; a pod that is rejected again and again, as by a full node, waits longer each time.
     attempt = 0 if pod.noted.ended_at - pod.noted.since >= FORGIVEN_AFTER else pod.attempt
     return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1

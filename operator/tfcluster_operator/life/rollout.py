@@ -44,13 +44,9 @@ def rollout_of(roster: Roster, job: Job) -> Rollout:
 
 
 def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[Pod]:
-    """Select the outdated pods to delete now.
-
-    Returns:
-        All of them with Recreate, none with OnDelete.  With RollingUpdate from the highest index: at most
-        maxUnavailable tasks are down at a time, and outdated pods that do not run come first, so that a template that
-        never became ready can be corrected.
-    """
+    """Select the outdated pods to delete now."""
+    # RollingUpdate goes from the highest index.  Outdated pods that do not run come first, so that a template that
+    # never became ready can be corrected.
     strategy = cluster.update_strategy
     if strategy.type == "OnDelete":
         return ()

@@ -220,16 +220,9 @@ def roll_in_turns(
     before: Roster | None = None,
     standing: Standing | None = None,
 ) -> Turns[Roster]:
-    """Classify everything that exists for one cluster, and yield now and then.
-
-    Args:
-        cluster: the declaration.
-        observed: everything that exists under its names or its control.
-        resolver: the name of the ConfigMap that delivers the resolver, "" if none is delivered.
-        before: an earlier roster of the cluster from this function; a task whose pod is the same object as then is not
-            classified again.
-        standing: the cluster's state in the queue, if it was computed before and must not change in the meantime.
-    """
+    """Classify everything that exists for one cluster, and yield now and then."""
+    # A task whose pod is the same object as in the roster ``before`` is not classified again.  ``standing`` is given
+    # where the state in the queue must not change in the meantime.
     declared, standing = cluster, standing or stand(cluster, observed)
     cluster = standing.cluster
     later = _later_pods(cluster, observed)

@@ -8,11 +8,7 @@ from tfcluster_operator.life.roster import Place, Roster, Stage
 
 
 def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
-    """Return the jobs that a job waits for.
-
-    Returns:
-        Each job that is not ready yet as "ps (1 of 2 ready)"; empty if this job can start or has started.
-    """
+    """Return the jobs that a job waits for, as "ps (1 of 2 ready)"; none if it can start or has started."""
     record = ledger.of(job.name)
     if record.begun or record.started or record.failing:
         return []

@@ -26,12 +26,9 @@ _Failure = tuple[float, Task, Pod]
 
 
 def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
-    """Update the ledger from what exists.
-
-    Returns:
-        The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed cluster
-        has its whole budget and a new start time, and runs every task.
-    """
+    """Update the ledger from what exists."""
+    # A suspended cluster's ledger is as at the start, in another incarnation: when it is resumed, it has its whole
+    # budget and a new start time, and runs every task.
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
     ledger = _with_grants(roster, ledger)
     if not cluster.gave_up:

@@ -74,12 +74,7 @@ class Views:
 
 
 def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
-    """Build the views of every job, and yield after each job: the views of a large cluster take long.
-
-    Args:
-        roster: what is declared and what exists; an unchanged view keeps its epoch, and pods report lost devices.
-        before: the views of an earlier reconcile of the same cluster.
-    """
+    """Build the views of every job, and yield after each job: the views of a large cluster take long."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
     leaving = leaving_of(roster)
@@ -122,14 +117,7 @@ def _files_of(before: Views | None, job: Job) -> Mapping[str, ReadFile]:
 
 
 class _Builder:
-    """Builds the views of one cluster; equal views are built once, for any number of tasks.
-
-    Args:
-        cluster: the declaration.
-        healthy: the tasks whose devices differ from their limits, by job.
-        leaving: the tasks that leave.
-        pods: which pod each task is, for the chief; None if its view does not list pods.
-    """
+    """Builds the views of one cluster; equal views are built once, for any number of tasks."""
 
     def __init__(
         self,

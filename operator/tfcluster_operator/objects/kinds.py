@@ -33,9 +33,5 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kinds_for(scheduler: GangScheduler) -> Mapping[str, Kind]:
-    """Return the kinds for one of the gang schedulers.
-
-    Returns:
-        The kinds in KINDS, with that scheduler's PodGroups and its way for pods to name them.
-    """
+    """Return the kinds for one of the gang schedulers."""
     return {**KINDS, **{one.name: one for one in (pod_group.kind_for(scheduler), pod.kind_for(scheduler))}}

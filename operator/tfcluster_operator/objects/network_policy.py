@@ -124,17 +124,9 @@ class _Source(NamedTuple):
 
 
 def policies_of(cluster: TFCluster, others: Iterable[NetworkPolicy] = ()) -> tuple[Policy, ...]:
-    """Build the NetworkPolicies of a cluster.
-
-    Args:
-        cluster: the declaration.
-        others: the NetworkPolicies of its namespace that no TFCluster controls.  NetworkPolicies are a union: if one of
-            these selects the pods of a job, it decides on their other ports, and ours must not open them.
-
-    Returns:
-        The policies: empty in mode None, one if all tasks have the same port and the same peers, else one for each job,
-        and one for each group of its tasks with other peers than the rest.
-    """
+    """Build the NetworkPolicies of a cluster: one for all tasks if their peers are the same, else several."""
+    # NetworkPolicies are a union: if one of ``others``, which no TFCluster controls, selects the pods of a job, it
+    # decides on their other ports, and ours must not open them.
     isolation = cluster.isolation
     if isolation.mode == "None":
         return ()

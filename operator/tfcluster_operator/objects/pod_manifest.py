@@ -44,23 +44,12 @@ def build(
     name: str = "",
     group: str = "",
 ) -> dict[str, Any]:
-    """Build the pod of one task.
+    """Build the pod of one task: the template's fields are kept; our names, labels and environment win.
 
-    Args:
-        cluster: the declaration.
-        task: the task.
-        view_digest: the digest of the published view file; the pod starts with it.
-        attempt: how often the task failed in a row before.
-        incarnation: how often the whole job was restarted before.
-        replacement: how many lost pods of the job are counted, if it replaces one of them; else 0.
-        resolver: the ConfigMap that delivers the resolver, or None.
-        tf_config: the task's TF_CONFIG for the main container, or None.
-        group: the PodGroup that it joins, "" if it is scheduled on its own.
-        name: its name, if it is not the task's first pod; the hostname is always that of the first.
-
-    Returns:
-        The pod.  The template's fields are kept; our names, labels and environment come last and win.  A task does not
-        need an API token, so it gets one only if the template sets that or names a ServiceAccount.
+    ``view_digest`` is that of the published view; ``attempt`` counts the task's failures in a row, ``incarnation`` the
+    restarts of the whole job, ``replacement`` the lost pods if it replaces one.  ``resolver`` is the ConfigMap that
+    delivers the resolver, ``tf_config`` the main container's TF_CONFIG, ``group`` the PodGroup, or none.  ``name`` is
+    given if it is not the task's first pod; the hostname is always that of the first.
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}

@@ -52,14 +52,7 @@ class ResolverArchive:
 
 
 def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
-    """Pack the resolver.
-
-    Returns:
-        The archive.
-
-    Raises:
-        ValueError: the chooser is not among the sources, or the archive is larger than LARGEST_ARCHIVE.
-    """
+    """Pack the resolver."""
     if _CHOOSER not in sources:
         raise ValueError(f"the resolver's sources lack {_CHOOSER}: {sorted(sources)}")
     run = {path: content for path, content in sources.items() if not path.endswith(_NOT_RUN)}

@@ -40,12 +40,8 @@ def must_be_written_first(
 
 
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
-    """Record which pods of declared tasks the operator is about to delete.
-
-    Returns:
-        The new ledger; it is another one exactly when it must be written before the deletions, so that after a crash
-        the operator does not count its own deletion as a loss.
-    """
+    """Record which pods of declared tasks the operator is about to delete; the same ledger if there are none."""
+    # Another ledger is written before the deletions: after a crash they would be counted as losses.
     own = [one for one in planned if isinstance(one, Delete) and one.reason in _OUR_REPLACEMENTS]
     return enter_done(roster, ledger, own) if own else ledger
 

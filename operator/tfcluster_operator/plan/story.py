@@ -67,12 +67,7 @@ def object_gate(kind: str, name: str) -> Gate:
 
 
 class Story:
-    """Collects steps, findings and the times of the next reconcile.
-
-    Args:
-        holds: the gates that rejections closed recently.
-        now: the time, in seconds since the epoch.
-    """
+    """Collects steps, findings and the times of the next reconcile."""
 
     def __init__(self, holds: Holds, now: float) -> None:
         self._holds = holds

@@ -44,18 +44,9 @@ def status_in_turns(
 ) -> Turns[dict[str, Any]]:
     """Compute the whole status, and yield now and then.
 
-    Args:
-        roster: what exists after the plan was carried out, and the declaration with its previous status (for the times
-            of the last changes).
-        ledger: the records of its life.
-        wanted: the views that should be published.
-        findings: the problems that prevent the cluster from being ready.
-        now: the time, in seconds since the epoch.
-        changed: the first field in which the template of a job differs from its outdated pods, by job.
-        aside: other problems, which do not block tasks.
-
-    Returns:
-        The status object; it needs to be written only if it differs from the cluster's.
+    ``roster`` is what exists after the plan; ``wanted`` are the views that should be published, ``findings`` what
+    prevents the cluster from being ready, ``aside`` other problems, and ``changed`` the first field in which a job's
+    template differs from its outdated pods.
     """
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}

@@ -12,18 +12,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 import yaml
-from kubernetes import client, config
-from kubernetes.config.config_exception import ConfigException
 
 import tfcluster_resolver
 from tfcluster.errors import ConflictError, NotFoundError, RefusedError, TFClusterError, UnreachableError, no_cluster
 from tfcluster.kube.connection import Cut, brief_of_kubeconfig, load_kubeconfig
 from tfcluster_operator.declaration import naming
+
+# The import takes a third of a second: `--help`, and what sends no request, does without.
+if TYPE_CHECKING:
+    from kubernetes import client
 
 #: The reason of a 404 for a whole kind, not for one object.
 UNKNOWN_PATH: Final = "UnknownPath"
@@ -124,6 +126,8 @@ class KubernetesApi:
     def __init__(
         self, configuration: client.Configuration, namespace: str, source: str = "", context: str | None = None
     ) -> None:
+        from kubernetes import client
+
         self.namespace = namespace
         self.source = source
         self.context = context
@@ -140,6 +144,9 @@ class KubernetesApi:
         cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
     ) -> KubernetesApi:
         """Find credentials as kubectl does, or those of the pod that this process is in."""
+        from kubernetes import client
+        from kubernetes.config.config_exception import ConfigException
+
         configuration = client.Configuration()
         own = None if kubeconfig is None else str(kubeconfig)
         # The official client reads KUBECONFIG when it is imported, and a notebook sets it later.
@@ -162,11 +169,13 @@ class KubernetesApi:
 
     @classmethod
     def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:
+        from kubernetes import config
+
         try:
             config.load_incluster_config(client_configuration=configuration)
             folder = Path("/var/run/secrets/kubernetes.io/serviceaccount")
             return cls(configuration, namespace or (folder / "namespace").read_text(encoding="utf-8"), _POD)
-        except (ConfigException, OSError) as error:
+        except (config.ConfigException, OSError) as error:
             raise UnreachableError(
                 f"no credentials: {error}",
                 hint="This process is in a pod without a service account token. Give the pod "

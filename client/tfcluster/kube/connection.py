@@ -9,21 +9,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import yaml
-from kubernetes import client, config
-from kubernetes.config import kube_config
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tfcluster.errors import UnreachableError
 
-_OF_THE_CLIENT: Final = Path(config.__file__).parent
+if TYPE_CHECKING:
+    from kubernetes import client
 
 
 def load_kubeconfig(configuration: client.Configuration, file: str | None, context: str | None) -> str:
-    with _heard() as said:
+    from kubernetes import config
+    from kubernetes.config import kube_config
+
+    with _heard(Path(config.__file__).parent) as said:
         config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
     if said and not (configuration.api_key or configuration.cert_file or configuration.username):
         # The official client continues without credentials, and the API server would report a missing permission.
@@ -48,13 +50,13 @@ def brief_of_kubeconfig(error: Exception) -> str:
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Return the errors that the official client logs in the meantime; without a handler they would be printed."""
+def _heard(folder: Path) -> Iterator[list[str]]:
+    """Return the errors that modules of a folder log in the meantime; without a handler they would be printed."""
     said: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if Path(record.pathname).parent == _OF_THE_CLIENT and record.thread == threading.get_ident():
+            if Path(record.pathname).parent == folder and record.thread == threading.get_ident():
                 said.append(record.getMessage())
 
     listener, logger = Listener(logging.ERROR), logging.getLogger()

@@ -104,7 +104,7 @@ class ChildStore:
 
         ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition, does
         not cause a reconcile.  ``expected``: the child is as it was sent; the event of the same version has what
-        admission made of it.
+        admission changed.
         """
         meta = child.meta
         name = (meta.namespace, meta.name)

@@ -140,7 +140,7 @@ class Kind:
     gets the TFCluster and known objects: those that it controls, or (not ``ours_alone``) those of its namespace that no
     TFCluster controls.  ``read_list`` yields the objects of a list one by one: parsing a ConfigMap of views takes
     milliseconds.  ``read_created`` gets what was sent and the metadata of the answer: what admission changed in the
-    rest comes with the watch.  ``many``: so many are created that the server is asked for the metadata alone.
+    rest comes with the watch.  ``many``: a cluster has hundreds, and each create asks for the metadata alone.
     """
 
     name: str

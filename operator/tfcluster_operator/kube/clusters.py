@@ -11,7 +11,7 @@ import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import JSON, MERGE_PATCH, METADATA, Client
+from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.objects.base import ListMeta
 
 Key = tuple[str, str]
@@ -66,6 +66,9 @@ class Parents:
 
     The watches of the children might be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
     remembers what was deleted.
+
+    Args:
+        client: the requests.
     """
 
     def __init__(self, client: Client) -> None:
@@ -139,7 +142,7 @@ class Parents:
 
         If it no longer exists, it is noted as deleted: see :meth:`bury`.
         """
-        found = await self._read(key, _Item, accept=METADATA)
+        found = await self._read(key, _Item)
         if found is None or found.metadata.uid != uid:
             # A list from before its deletion might arrive after this.
             self.bury(uid)
@@ -154,7 +157,15 @@ class Parents:
     async def write_status(
         self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
     ) -> str:
-        """Merge a change into a TFCluster's status."""
+        """Merge a change into a TFCluster's status.
+
+        Returns:
+            The resourceVersion after it.
+
+        Raises:
+            ConflictError: it is another object, or it was written to since that version.
+            KubeError: the server rejected or did not answer.
+        """
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
@@ -167,14 +178,14 @@ class Parents:
         self.put(written)
         return str(written["metadata"]["resourceVersion"])
 
-    async def _read(self, key: Key, wanted: type[_Read], *, accept: str = JSON) -> _Read | None:
+    async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
         """Read a TFCluster; None if it no longer exists.
 
         A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
         server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         """
         try:
-            found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}", accept=accept)
+            found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
         except errors.NotFoundError:
             # A server without the CRD answers 404 even for an existing object; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
@@ -212,14 +223,24 @@ def path_of(namespace: str | None) -> str:
 
 
 async def discover(requests: Client) -> None:
-    """Ask the API server's discovery for the kind; discovery can lag behind the lists."""
+    """Ask the API server's discovery for the kind; discovery can lag behind the lists.
+
+    Raises:
+        NotFoundError: discovery does not have the kind.
+        KubeError: the server rejected or did not answer.
+    """
     answer = await requests.request("GET", _BASE, within=_TIMEOUT)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
 
 
 async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
-    """List the TFClusters' metadata: a few hundred bytes each."""
+    """List the TFClusters' metadata: a few hundred bytes each.
+
+    Raises:
+        NotFoundError: the server does not have the kind.
+        KubeError: the server rejected or did not answer.
+    """
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()
     while True:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import METADATA, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 
 #: How many items of a list are named.
@@ -45,13 +45,17 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
     }
     try:
         path = f"/api/v1/namespaces/{cluster.namespace}/events"
-        await client.request("POST", path, body=body, accept=METADATA, urgent=False)
+        await client.request("POST", path, body=body, urgent=False)
     except errors.KubeError:
         return
 
 
 def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
-    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event."""
+    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event.
+
+    Yields:
+        Reason and message.
+    """
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
         verb, kind, name = _deed(action)

@@ -19,7 +19,7 @@ import msgspec
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import clusters, errors
-from tfcluster_operator.kube.client import JSON, MERGE_PATCH, METADATA, Client
+from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
@@ -83,7 +83,14 @@ class Outcome:
 
 
 class Executor:
-    """Carries out plans."""
+    """Carries out plans.
+
+    Args:
+        client: the requests.
+        stores: the known children.
+        archive: the resolver as it is delivered into the pods.
+        kinds: the API of each kind.
+    """
 
     def __init__(
         self,
@@ -104,7 +111,11 @@ class Executor:
         return self._archive.delivered_to(cluster)
 
     async def delete_copy(self, copy: ConfigMap) -> None:
-        """Delete a resolver ConfigMap; one that was re-created under its name stays."""
+        """Delete a resolver ConfigMap; one that was re-created under its name stays.
+
+        Raises:
+            KubeError: the API server rejected or did not answer.
+        """
         with suppress(errors.NotFoundError, errors.ConflictError):
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
@@ -113,6 +124,9 @@ class Executor:
         """Read an object that holds a name which a cluster needs, and that the watch might not show.
 
         The cluster's own object that lost its labels counts as shown: the next plan corrects them.
+
+        Raises:
+            KubeError: it could not be read.
         """
         resource, store = self._kinds[kind], self._stores.of[kind]
         params = {"fieldSelector": f"metadata.name={name}"}
@@ -139,7 +153,20 @@ class Executor:
         closed: Iterable[Gate] = (),
         wanted: Callable[[], bool] = lambda: True,
     ) -> Outcome:
-        """Carry out a plan, group by group."""
+        """Carry out a plan, group by group.
+
+        Args:
+            plan: what to do.
+            cluster: the owner of the children.
+            closed: gates that are closed from the start.
+            wanted: whether the cluster still exists; asked before each step, since a plan can take seconds.
+
+        Returns:
+            What was done and what was rejected; the outcome can be reported in any case.
+
+        Raises:
+            NotLeadingError: another replica might lead by now.
+        """
         outcome = Outcome(closed=set(closed), wanted=wanted)
         for group in plan.groups:
             await self._carry_out_group(group, cluster, outcome)
@@ -246,18 +273,17 @@ class Executor:
         if action.kind == Workload.KIND and (named := body["spec"].get("priorityClassRef")):
             body["spec"]["priority"] = await self._priority_of(named, patience)
         kind = self._kinds[action.kind]
-        accept = METADATA if kind.many else JSON
-        path = kind.path(cluster.namespace)
-        answer = await self._client.request("POST", path, body=body, params=_WRITER, accept=accept, patience=patience)
-        made = kind.read_created(body, answer) if kind.many else kind.read(answer)
-        self._stores.of[action.kind].put(made, expected=kind.many)
+        answer = await self._client.request(
+            "POST", kind.path(cluster.namespace), body=body, params=_WRITER, patience=patience
+        )
+        self._stores.of[action.kind].put(kind.read(answer))
         self._stores.unblock(cluster.uid, action.kind, action.name)
 
     async def _try(self, action: Try, cluster: TFCluster, patience: float | None) -> None:
         body, params = action.build(), {**_WRITER, "dryRun": "All"}
         path = self._kinds[action.kind].path(cluster.namespace)
         try:
-            await self._client.request("POST", path, body=body, params=params, accept=METADATA, patience=patience)
+            await self._client.request("POST", path, body=body, params=params, patience=patience)
         except errors.AlreadyExistsError:
             return  # the server validates the object before it finds the name in use
         except errors.ApiError as error:

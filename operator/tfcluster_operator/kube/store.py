@@ -36,8 +36,10 @@ _CHANGES: Final = attrgetter("changes")
 class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
-    ``changed`` is called for each changed child with its controller's UID, its namespace and cluster label, and whether
-    it left the watch.
+    Args:
+        changed: called with the controller's UID and name (namespace, cluster label) of every child that changed, and
+        changed: called with the controller's UID and name (namespace, cluster label) of every changed child, and
+        now: our time, in seconds since the epoch.
     """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
@@ -99,19 +101,18 @@ class ChildStore:
         """Return every child of a namespace that no TFCluster controls."""
         return [self._children[name] for name in self._others.get(namespace, ())]
 
-    def put(self, child: Child, *, expected: bool = False) -> None:
+    def put(self, child: Child) -> None:
         """Store a child from an event or from the answer to a write, unless a newer version is known.
 
         ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition, does
-        not cause a reconcile.  ``expected``: the child is as it was sent; the event of the same version has what
-        admission changed.
+        not cause a reconcile.
         """
         meta = child.meta
         name = (meta.namespace, meta.name)
         known = self._children.get(name)
         if self._gone.get(meta.uid, -1) >= meta.version:
             return
-        if known is not None and known.meta.version + expected > meta.version:
+        if known is not None and known.meta.version >= meta.version:
             return
         child = _noted(child, known, self._now())
         if known is not None:
@@ -224,7 +225,12 @@ def _noted(child: Child, known: Child | None, now: float) -> Child:
 
 
 class Stores:
-    """The stores of every kind, and their objects of one cluster."""
+    """The stores of every kind, and their objects of one cluster.
+
+    Args:
+        changed: see ChildStore.
+        now: see ChildStore.
+    """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now

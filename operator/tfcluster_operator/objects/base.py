@@ -119,10 +119,6 @@ class ListMeta(msgspec.Struct, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class _About(msgspec.Struct):
-    metadata: Metadata
-
-
 class _Page(msgspec.Struct, Generic[_Wire]):
     metadata: ListMeta
     items: list[_Wire] | None = None
@@ -139,21 +135,18 @@ class Kind:
     the server does not serve it, or forbids the list.  ``cluster_wide``: its objects are not in a namespace.  ``names``
     gets the TFCluster and known objects: those that it controls, or (not ``ours_alone``) those of its namespace that no
     TFCluster controls.  ``read_list`` yields the objects of a list one by one: parsing a ConfigMap of views takes
-    milliseconds.  ``read_created`` gets what was sent and the metadata of the answer: what admission changed in the
-    rest comes with the watch.  ``many``: a cluster has hundreds, and each create asks for the metadata alone.
+    milliseconds.
     """
 
     name: str
     plural: str
     read: Callable[[bytes | msgspec.Raw], Child]
-    read_created: Callable[[Mapping[str, Any], bytes], Child]
     read_list: Callable[[bytes], tuple[Iterator[Child], ListMeta]]
     names: _Names
     api: str = "/api/v1"
     ours_alone: bool = True
     optional: bool = False
     cluster_wide: bool = False
-    many: bool = False
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Return the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -172,18 +165,12 @@ def kind_of(
     """Build the row of a kind from the struct of its objects, and the function that converts one."""
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
     many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Page[wire])  # type: ignore[valid-type]  # built per kind
-    about = msgspec.json.Decoder(_About)
-
-    def read_created(sent: Mapping[str, Any], answer: bytes) -> Child:
-        made: Any = msgspec.convert({**sent, "metadata": {}}, wire)
-        made.metadata = about.decode(answer).metadata
-        return observe(made)
 
     def read_list(body: bytes) -> tuple[Iterator[Child], ListMeta]:
         page = many.decode(body)
         return (observe(item) for item in page.items or ()), page.metadata
 
-    return Kind(name, plural, lambda body: observe(one.decode(body)), read_created, read_list, names, **served)
+    return Kind(name, plural, lambda body: observe(one.decode(body)), read_list, names, **served)
 
 
 def owned(
@@ -224,6 +211,12 @@ def change_of(
 
     Merge patches are used because server-side apply cannot remove fields of another field manager.  Labels and
     annotations of others are left alone.
+
+    Args:
+        meta: the object's metadata.
+        labels: the labels that it should have; None for one that it must not have.
+        annotations: the same for its annotations.
+        parts: the changes in its other parts, such as ``spec``.
     """
     change: dict[str, Any] = {name: part for name, part in parts.items() if part}
     metadata: dict[str, Any] = {}

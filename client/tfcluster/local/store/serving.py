@@ -150,7 +150,7 @@ def _read(core: Core, storage: Storage, request: Request) -> Answer:
         version = storage.demand(request.namespace, request.name)
         if request.subresource == "scale":
             return Answer.of(scaling.read_scale(storage.resource, version))
-        return Answer.of(_encoded(version, request))
+        return Answer.of(encode_partial(version) if PARTIAL in accept else version.encoded)
     namespace = request.namespace or None
     if request.verb == "watch":
         watch = Watch(core.state, storage, namespace, request.params, accept)
@@ -194,17 +194,13 @@ def _create(core: Core, storage: Storage, request: Request, actor: Actor) -> Ans
     if not request.subresource:
         if request.path.rstrip("/").endswith(f"/{storage.resource.plural}"):
             version = writing.create(core, storage, request.namespace, body, actor)
-            return Answer.of(_encoded(version, request), 201)
+            return Answer.of(version.encoded, 201)
         raise refusals.not_allowed()
     version = storage.demand(request.namespace, request.name)
     if request.subresource != "binding":
         raise refusals.not_allowed()
     binding.bind(core, storage, version, str((body.get("target") or {}).get("name")))
     return Answer.of({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
-
-
-def _encoded(version: Version, request: Request) -> bytes:
-    return encode_partial(version) if PARTIAL in request.headers.get("Accept", "") else version.encoded
 
 
 def _content_type(request: Request) -> str:

@@ -30,16 +30,9 @@ _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 
 
 class Client:
-    """Requests to one API server.
+    """Requests to one API server, which are retried for ``patience`` seconds (writes for ``write_patience``).
 
-    Args:
-        session: an aiohttp session with the credentials; the caller closes it.
-        server: the server's URL, without a path.
-        limiter: the window that all requests of the process share.
-        patience: for how long, in seconds, reads are retried.
-        write_patience: the same for a write: its reconcile delays others, and is repeated anyway.
-        fence: called before each write is sent; it raises NotLeadingError if another replica might lead by now.
-        clock: the time, also for users of this client.
+    ``fence`` is called before each write is sent; it raises NotLeadingError if another replica might lead by now.
     """
 
     def __init__(
@@ -79,26 +72,10 @@ class Client:
         patience: float | None = None,
         within: float | None = None,
     ) -> bytes:
-        """Send one request.
+        """Send one request and return the body of its answer, or raise a KubeError.
 
-        Args:
-            method: the HTTP method.
-            path: the path on the server.
-            body: what to send, as JSON; None for an empty body.
-            params: the query.
-            content_type: the content type of the body.
-            accept: the accepted content types.
-            urgent: False for reports, which wait for requests that build clusters.
-            patience: for how long, in seconds, it is retried; None for the usual time.
-            within: seconds until one answer must arrive; None for the usual time.
-
-        Returns:
-            The response's body.
-
-        Raises:
-            ApiError: the server rejected, or failed.
-            UnreachableError: the server did not answer in time.
-            NotLeadingError: it is a write, and another replica might lead by now.
+        ``urgent`` is False for reports, which wait for requests that build clusters.  ``patience`` is for how many
+        seconds it is retried, ``within`` in how many one answer must arrive; None for the usual time.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -144,20 +121,7 @@ class Client:
             await asyncio.sleep(wait)
 
     async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
-        """Open a watch and yield its events, one line of JSON each.
-
-        Args:
-            path: the path of the list.
-            params: the query, with ``watch`` and ``resourceVersion``.
-            silence: after this many seconds without a byte the connection counts as dead.
-
-        Yields:
-            The events.
-
-        Raises:
-            ApiError: the server rejected the watch.
-            UnreachableError: the connection broke or was silent for too long.
-        """
+        """Open a watch and yield its events, one line of JSON each; ``silence`` seconds without a byte end it."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
         try:
             async with self._session.get(self._server + path, params=params, timeout=timeout) as response:

@@ -66,9 +66,6 @@ class Parents:
 
     The watches of the children might be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
     remembers what was deleted.
-
-    Args:
-        client: the requests.
     """
 
     def __init__(self, client: Client) -> None:
@@ -157,15 +154,7 @@ class Parents:
     async def write_status(
         self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
     ) -> str:
-        """Merge a change into a TFCluster's status.
-
-        Returns:
-            The resourceVersion after it.
-
-        Raises:
-            ConflictError: it is another object, or it was written to since that version.
-            KubeError: the server rejected or did not answer.
-        """
+        """Merge a change into a TFCluster's status."""
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
@@ -223,24 +212,14 @@ def path_of(namespace: str | None) -> str:
 
 
 async def discover(requests: Client) -> None:
-    """Ask the API server's discovery for the kind; discovery can lag behind the lists.
-
-    Raises:
-        NotFoundError: discovery does not have the kind.
-        KubeError: the server rejected or did not answer.
-    """
+    """Ask the API server's discovery for the kind; discovery can lag behind the lists."""
     answer = await requests.request("GET", _BASE, within=_TIMEOUT)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
 
 
 async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
-    """List the TFClusters' metadata: a few hundred bytes each.
-
-    Raises:
-        NotFoundError: the server does not have the kind.
-        KubeError: the server rejected or did not answer.
-    """
+    """List the TFClusters' metadata: a few hundred bytes each."""
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()
     while True:

@@ -51,11 +51,7 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
 
 
 def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
-    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event.
-
-    Yields:
-        Reason and message.
-    """
+    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
         verb, kind, name = _deed(action)

@@ -83,14 +83,7 @@ class Outcome:
 
 
 class Executor:
-    """Carries out plans.
-
-    Args:
-        client: the requests.
-        stores: the known children.
-        archive: the resolver as it is delivered into the pods.
-        kinds: the API of each kind.
-    """
+    """Carries out plans."""
 
     def __init__(
         self,
@@ -111,11 +104,7 @@ class Executor:
         return self._archive.delivered_to(cluster)
 
     async def delete_copy(self, copy: ConfigMap) -> None:
-        """Delete a resolver ConfigMap; one that was re-created under its name stays.
-
-        Raises:
-            KubeError: the API server rejected or did not answer.
-        """
+        """Delete a resolver ConfigMap; one that was re-created under its name stays."""
         with suppress(errors.NotFoundError, errors.ConflictError):
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
@@ -124,9 +113,6 @@ class Executor:
         """Read an object that holds a name which a cluster needs, and that the watch might not show.
 
         The cluster's own object that lost its labels counts as shown: the next plan corrects them.
-
-        Raises:
-            KubeError: it could not be read.
         """
         resource, store = self._kinds[kind], self._stores.of[kind]
         params = {"fieldSelector": f"metadata.name={name}"}
@@ -153,20 +139,7 @@ class Executor:
         closed: Iterable[Gate] = (),
         wanted: Callable[[], bool] = lambda: True,
     ) -> Outcome:
-        """Carry out a plan, group by group.
-
-        Args:
-            plan: what to do.
-            cluster: the owner of the children.
-            closed: gates that are closed from the start.
-            wanted: whether the cluster still exists; asked before each step, since a plan can take seconds.
-
-        Returns:
-            What was done and what was rejected; the outcome can be reported in any case.
-
-        Raises:
-            NotLeadingError: another replica might lead by now.
-        """
+        """Carry out a plan, group by group."""
         outcome = Outcome(closed=set(closed), wanted=wanted)
         for group in plan.groups:
             await self._carry_out_group(group, cluster, outcome)

@@ -36,10 +36,8 @@ _CHANGES: Final = attrgetter("changes")
 class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
-    Args:
-        changed: called with the controller's UID and name (namespace, cluster label) of every child that changed, and
-        changed: called with the controller's UID and name (namespace, cluster label) of every changed child, and
-        now: our time, in seconds since the epoch.
+    ``changed`` is called for each changed child with its controller's UID, its namespace and cluster label, and whether
+    it left the watch.
     """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
@@ -225,12 +223,7 @@ def _noted(child: Child, known: Child | None, now: float) -> Child:
 
 
 class Stores:
-    """The stores of every kind, and their objects of one cluster.
-
-    Args:
-        changed: see ChildStore.
-        now: see ChildStore.
-    """
+    """The stores of every kind, and their objects of one cluster."""
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now

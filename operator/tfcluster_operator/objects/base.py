@@ -211,12 +211,6 @@ def change_of(
 
     Merge patches are used because server-side apply cannot remove fields of another field manager.  Labels and
     annotations of others are left alone.
-
-    Args:
-        meta: the object's metadata.
-        labels: the labels that it should have; None for one that it must not have.
-        annotations: the same for its annotations.
-        parts: the changes in its other parts, such as ``spec``.
     """
     change: dict[str, Any] = {name: part for name, part in parts.items() if part}
     metadata: dict[str, Any] = {}

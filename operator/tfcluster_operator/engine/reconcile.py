@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -19,8 +19,9 @@ from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
+from tfcluster_operator.engine.status_writer import StatusWriter, Unwritten
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
-from tfcluster_operator.kube import errors, events
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
@@ -35,17 +36,13 @@ from tfcluster_operator.life.turns import Turns
 from tfcluster_operator.life.views import Views, views_in_turns
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
-from tfcluster_operator.plan.actions import EVIDENCE, Action, Delete, Finding, Plan
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.plan import plan_in_turns
-from tfcluster_operator.report.conditions import WAITS, with_others
-from tfcluster_operator.report.status import deleting_status, invalid_status, is_starting, status_in_turns, was_ready
+from tfcluster_operator.report.conditions import with_others
+from tfcluster_operator.report.status import deleting_status, invalid_status, status_in_turns
 
-#: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
-_STATUS_EVERY: Final = 1.0
-#: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
-_ON_ITS_WAY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be deleted, and how many of them are looked at.
@@ -64,22 +61,14 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _Memory:
-    """The state of a cluster between reconciles.
-
-    ``pending`` is the newest status that is not written yet: a report, which a crash can lose.  Records that must not
-    be lost are written before anything depends on them.  ``version`` is the resourceVersion that the status is based
-    on.
-    """
+    """The state of a cluster between reconciles."""
 
     uid: str
-    version: str = ""
     #: Set by an event of the TFCluster itself: until the first reconcile after it, the cluster is known to exist.
     heard_of: bool = True
     #: Whether it was reconciled before: then an object that is missing was created earlier and has been deleted.
     visited: bool = False
-    pending: Mapping[str, Any] | None = None
-    untold: list[Action] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
+    unwritten: Unwritten = field(default_factory=Unwritten)
     holds: Holds = field(default_factory=Holds)
     generation: int = 0
     pods: frozenset[str] = frozenset()
@@ -90,11 +79,6 @@ class _Memory:
     #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
     rolled_at: int = -1
-    #: Why the status could not be written, if an Event has this.
-    refusal: str = ""
-    status_written_at: float = float("-inf")
-    #: When to report a cluster that is becoming ready in any case; None if none is or everything is reported.
-    told_by: float | None = None
     looked_at_stuck: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     account: Account = field(default_factory=Account)
@@ -117,6 +101,7 @@ class Reconciler:
         self._client = client
         self._parents = parents
         self._stores = stores
+        self._statuses = StatusWriter(client, parents, self._journal)
         self._executor = Executor(client, stores, archive, kinds_for(gang_scheduler))
         self._gang_scheduler = gang_scheduler
         self._clock = client.clock.wall
@@ -136,8 +121,9 @@ class Reconciler:
         """Return the newest status of a cluster, written or not, and the journal's state of it."""
         memory = self._memories.get(key)
         if memory is None:
-            return self._durable(key), Account()
-        return self._durable(key) if memory.pending is None else memory.pending, memory.account
+            return self._parents.status_of(key), Account()
+        pending = memory.unwritten.pending
+        return self._parents.status_of(key) if pending is None else pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one cluster; return the seconds until the next reconcile, or None if events are sufficient."""
@@ -147,7 +133,7 @@ class Reconciler:
                 self._stores.blocking.pop(memory.uid, None)
             return None
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
-        memory.version = body["metadata"]["resourceVersion"]
+        memory.unwritten.version = body["metadata"]["resourceVersion"]
         try:
             return await self._visit(key, body, memory)
         except errors.KubeError as error:
@@ -162,7 +148,7 @@ class Reconciler:
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
-            return await self._report(key, cluster, status, memory)
+            return await self._statuses.report(key, cluster, status, memory.unwritten)
         known = fields_told(cluster.status) if memory.declared is None else memory.edited
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
         memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
@@ -176,8 +162,8 @@ class Reconciler:
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
         written = known = ledger.read(cluster.status)
-        if memory.pending is not None:
-            cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
+        if memory.unwritten.pending is not None:
+            cluster = replace(cluster, status=with_others(memory.unwritten.pending, cluster.status))
             known = ledger.read(cluster.status)
         blocked = await self._look_at_blocked_names(cluster, memory)
         roster, stuck = await self._look(cluster, memory)
@@ -196,7 +182,8 @@ class Reconciler:
             known = entered
             try:
                 status = await _status_of(roster, known, planned, planned.findings, self._clock(), changed)
-                if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
+                writing = self._statuses.write(key, cluster, status, memory.unwritten, urgent=True)
+                if (again := await writing) is not None:
                     return again
                 self._journal.failures_counted(cluster, known)
                 # The write fails if the TFCluster no longer exists, is being deleted, or is another one.
@@ -206,7 +193,7 @@ class Reconciler:
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
         # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
-        if not known_to_exist and (again := await self._when_leaving(key, cluster.uid)) is not None:
+        if not known_to_exist and (again := await self._statuses.when_leaving(key, cluster.uid)) is not None:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(
@@ -217,7 +204,7 @@ class Reconciler:
         passed = (step.gate for step in outcome.done)
         memory.holds = memory.holds.after(outcome.refused, passed, done, now)
         if any(isinstance(action, Delete) and action.kind == naming.KIND for action in done):
-            await self._tell(cluster, done)
+            await self._statuses.post_events(cluster, done)
             return None
         known = enter_done(roster, known, done)
         # Quota admitted in the meantime is for the next reconcile: these views and this ledger do not include it.
@@ -227,9 +214,7 @@ class Reconciler:
         findings = (*planned.findings, *refused, *(finding for _, finding in doubts))
         status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
-        memory.untold += done
-        memory.changed.update(changed.values())
-        due = await self._report(key, cluster, status, memory)
+        due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
         _demand_another_pass(planned, outcome, unwritten=unwritten)
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
@@ -240,16 +225,6 @@ class Reconciler:
         return min(
             (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
         )
-
-    async def _when_leaving(self, key: Key, uid: str) -> float | None:
-        """Check whether a TFCluster is deleted or terminating; return the seconds until the next reconcile, or None."""
-        if not await self._parents.is_leaving(key, uid):
-            return None
-        if self._parents.is_buried(uid):
-            self._parents.remove(key, uid)
-            return 0.0
-        # A finalizer can keep it for long, and no other event of it might come.
-        return 0.0 if await self._parents.read_again(key, uid) else _STATUS_EVERY
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; return whether a pod should be deleted and is not."""
@@ -299,74 +274,6 @@ class Reconciler:
                 await self._executor.look_at(kind, name, cluster)
         return bool(blocking)
 
-    async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
-        """Write the status if it differs and is due, then log what was done; or return when to reconcile again."""
-        if self._durable(key) != status:
-            if (due_in := self._report_due_in(key, status, memory)) > 0:
-                memory.pending = status
-                return due_in
-            memory.pending = status
-            if (again := await self._write(key, cluster, status, memory)) is not None:
-                return again
-        memory.pending = memory.told_by = None
-        (done, memory.untold), (changed, memory.changed) = (memory.untold, []), (memory.changed, set())
-        await self._tell(cluster, done, changed)
-        return None
-
-    def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
-        """Return the seconds until a report can be written.
-
-        A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
-        report covers all of that.
-        """
-        due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
-        # An operator that finds existing objects reports immediately: an earlier one might have put off the report and
-        # crashed before it wrote it, or the Event of their creation.
-        created = any(action.reason == reasons.CREATED for action in memory.untold)
-        known = self._durable(key)
-        new = created and not known.get("observedGeneration")
-        if is_starting(status) and (new or was_ready(known, status)):
-            if memory.told_by is None:
-                memory.told_by = now + _ON_ITS_WAY
-            due = max(due, memory.told_by)
-        return due - now
-
-    def _durable(self, key: Key) -> Mapping[str, Any]:
-        return (self._parents.get(key) or {}).get("status") or {}
-
-    async def _write(
-        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory, *, urgent: bool = False
-    ) -> float | None:
-        """Write the status now; return None, or the seconds until the next reconcile if it was not written."""
-        before = self._durable(key)
-        memory.status_written_at = self._clock()
-        try:
-            change = _merge_patch(before, status)
-            memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change, urgent=urgent)
-        except errors.NotFoundError:
-            self._journal.status_write("gone")
-            again = await self._when_leaving(key, cluster.uid)
-            return _STATUS_EVERY if again is None else again
-        except errors.ConflictError:
-            self._journal.status_write("conflict")
-            # The spec or a condition was changed in the meantime: read that first.
-            return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
-        except errors.UnreachableError:
-            self._journal.status_write("unanswered")
-            raise
-        except errors.ApiError as error:
-            self._journal.status_refused(cluster, str(error), again=str(error) == memory.refusal)
-            if str(error) != memory.refusal:
-                # While the status cannot be written, only an Event can report this.
-                memory.refusal = str(error)
-                message = f"the status of the TFCluster cannot be written: {error.message or error}"
-                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
-            raise
-        self._journal.written(cluster, before, status)
-        memory.pending, memory.refusal, memory.told_by = None, "", None
-        await self._tell_conditions(cluster, before, status)
-        return None
-
     async def _report_invalid(
         self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
     ) -> float | None:
@@ -384,55 +291,11 @@ class Reconciler:
             jobs=(),
             status=before,
         )
-        return await self._report(key, identity, status, memory)
-
-    async def _tell(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
-        for reason, message in events.told([action for action in done if action.reason not in _UNTOLD], changed):
-            severity: events.Severity = "Warning" if reason in _WARNINGS else "Normal"
-            await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
-
-    async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Post an Event for each obstacle and each verdict that was not there before."""
-        known = {(c["type"], c["status"], c["reason"]) for c in before.get("conditions") or ()}
-        for condition in status["conditions"]:
-            kind, reason = condition["type"], condition["reason"]
-            verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
-            obstacle = reason in _OBSTACLES and kind in {"Ready", "UpToDate"}
-            if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
-                fine = kind == ledger.SUCCEEDED or reason in WAITS
-                severity: events.Severity = "Normal" if fine else "Warning"
-                await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
+        return await self._statuses.report(key, identity, status, memory.unwritten)
 
 
 #: The operator might not receive events of the name's holder, or of another object that was created under it.
 _TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
-_WARNINGS: Final = (
-    reasons.POD_FAILED,
-    reasons.POD_DISRUPTED,
-    reasons.RECREATED,
-    reasons.RESTARTED_TOGETHER,
-    reasons.QUOTA_WITHDRAWN,
-    reasons.FORCED,
-)
-#: Direct consequences of actions that other Events report already.
-_UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
-_OBSTACLES: Final = (
-    reasons.INVALID_SPEC,
-    reasons.VIEW_TOO_LARGE,
-    reasons.TF_CONFIG_TOO_LARGE,
-    reasons.NAME_TAKEN,
-    reasons.RESOLVER_UNTRUSTED,
-    reasons.REJECTED,
-    reasons.REQUEST_FAILED,
-    reasons.QUEUE_UNAVAILABLE,
-    reasons.WAITING_FOR_QUOTA,
-    reasons.WAITING_FOR_GANG,
-    reasons.GANG_TIMEOUT,
-    reasons.CONFLICTING_WRITES,
-    reasons.WAITING_FOR_PREDECESSOR,
-    reasons.STUCK_TERMINATING,
-    reasons.ROLLOUT_STALLED,
-)
 
 
 def _is_large(cluster: TFCluster) -> bool:
@@ -491,14 +354,3 @@ def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float
     for gate in outcome.refused:
         if (hold := memory.holds.gates.get(gate)) is not None:
             yield hold.until - now
-
-
-def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7386) from one object to another."""
-    patch: dict[str, Any] = dict.fromkeys(key for key in before if key not in after)
-    for key, value in after.items():
-        known = before.get(key)
-        if key in before and known == value:
-            continue
-        patch[key] = _merge_patch(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
-    return patch

@@ -91,6 +91,10 @@ class Parents:
         """Return the resourceVersion of the known version of a TFCluster."""
         return int(self._bodies[key]["metadata"]["resourceVersion"])
 
+    def status_of(self, key: Key) -> Mapping[str, Any]:
+        """Return the known status of a TFCluster, empty if it has none."""
+        return (self._bodies.get(key) or {}).get("status") or {}
+
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
         """Return every TFCluster of a namespace."""
         return (body for key, body in self._bodies.items() if key[0] == namespace)

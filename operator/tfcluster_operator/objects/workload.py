@@ -243,3 +243,18 @@ def build(cluster: TFCluster, claim: QuotaRequest) -> dict[str, Any]:
             **({"priorityClassRef": named} if claim.priority_class else {}),
         },
     }
+
+
+def change_of(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | None:
+    """Return the patch that corrects the requests of a Workload without quota, or None if nothing differs."""
+    change: dict[str, Any] = {}
+    asked = {one["name"]: one["count"] for one in wanted.pod_sets}
+    # If partial admission is disabled, Kueue removes minCount; restoring it would never end.
+    told = existing.meta.annotations.get(naming.ANNOTATION_ASKS) == wanted.asks
+    if existing.asked != asked or not told:
+        change["spec"] = {"podSets": [dict(one) for one in wanted.pod_sets]}
+    if existing.queue != wanted.queue:
+        change.setdefault("spec", {})["queueName"] = wanted.queue
+    if not told:
+        change["metadata"] = {"annotations": {naming.ANNOTATION_ASKS: wanted.asks}}
+    return change or None

@@ -19,7 +19,7 @@ from tfcluster_operator.life import queueing
 from tfcluster_operator.life.queueing import Claim, Turn
 from tfcluster_operator.life.roster import Holder, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_operator.objects.workload import QuotaRequest, Workload
+from tfcluster_operator.objects.workload import QuotaRequest, Workload, change_of
 from tfcluster_operator.objects.workload import build as build_workload
 from tfcluster_operator.plan.actions import Create, Delete, Finding, Patch
 from tfcluster_operator.plan.objects import obstacle_of
@@ -82,24 +82,6 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
         priority_class=next((name for name in names if name), "") if of_pods else cluster.priority_class,
         priority_of_pods=of_pods,
     )
-
-
-def claim_change(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | None:
-    """Return the patch that corrects the requests of a claim without quota, or None if nothing differs."""
-    change: dict[str, Any] = {}
-    asked = {one["name"]: one["count"] for one in wanted.pod_sets}
-    # If partial admission is disabled, Kueue removes minCount; restoring it would never end.
-    told = existing.meta.annotations.get(naming.ANNOTATION_ASKS) == wanted.asks
-    if existing.asked != asked or not told:
-        change["spec"] = {"podSets": [dict(one) for one in wanted.pod_sets]}
-    if existing.queue != wanted.queue:
-        change.setdefault("spec", {})["queueName"] = wanted.queue
-    metadata: dict[str, Any] = {}
-    if not told:
-        metadata["annotations"] = {naming.ANNOTATION_ASKS: wanted.asks}
-    if metadata:
-        change["metadata"] = metadata
-    return change or None
 
 
 def _mark_again(cluster: TFCluster, claim: Claim, story: Story) -> None:
@@ -172,7 +154,7 @@ def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None
     elif claim.workload.spec.priority_class_ref.name != wanted.priority_class:
         # The priority value was stored with the claim, and belongs to another class.
         _delete(claim, story)
-    elif change := claim_change(wanted, workload):
+    elif change := change_of(wanted, workload):
         _patch(claim, _dated(change, now), story)
     elif workload.unjudged:
         _remind(claim, now, story)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.exhaustive
 
-ROOT = Path(__file__).resolve().parents[2]
 GPU = "nvidia.com/gpu"
 GANG = {"gang": {}}
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from support.lives import launch_running
 from support.metrics import Scrape, documented, families
-from support.objects import PODS, TFCLUSTERS, Kind, Objects
+from support.objects import PODS, TFCLUSTERS, Objects
 from support.operator_process import OperatorProcess
 from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World
-
-LEASES = Kind("coordination.k8s.io/v1", "leases")
 
 
 class Observed:

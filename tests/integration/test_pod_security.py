@@ -50,10 +50,6 @@ def enforce(world: World, level: str) -> None:
     world.objects.patch(NAMESPACES, "", world.namespace, {"metadata": {"labels": label}})
 
 
-def messages(world: World) -> str:
-    return world.condition("c", "Ready").get("message", "")
-
-
 @pytest.mark.parametrize(("level", "refused", "taken", "named"), STANDARDS)
 def test_rejection_is_reported_and_can_be_fixed(world: World, kubelet, operator, level, refused, taken, named):  # noqa: PLR0917 - fixtures, by name
     """The condition names the standard and each violation; with another template the pods are created."""

@@ -23,7 +23,6 @@ from support.world import World, task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 NEW = "registry.test/train:2"
-NEWER = "registry.test/train:3"
 ROLLING = {"updateStrategy": {"type": "RollingUpdate"}}
 
 

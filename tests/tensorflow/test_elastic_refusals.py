@@ -7,9 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loopback_cluster import DEADLINE, ROOT
-
-RESOLVER = ROOT / "resolver" / "tfcluster_resolver" / "_tensorflow"
+from loopback_cluster import DEADLINE
 
 
 def test_unsupported_tensorflow_is_rejected(make_cluster):

@@ -41,7 +41,6 @@ def edited(spec=None, **jobs):
     return manifest
 
 
-ALL = {"minAvailable": "100%"}
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": 1}})
 DIGITS = digits().build()
 EDITS = {

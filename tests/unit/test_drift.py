@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.in_memory import make_cluster, merge_patch, running, settled, views_for
+from unit.in_memory import make_cluster, merge_patch, settled, views_for
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.edited import edited_field, fields_told, older_template
@@ -18,69 +18,6 @@ def test_a_service_has_each_distinct_port_once():
         PORT,
         {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"},
     ]
-
-
-@pytest.mark.parametrize(
-    ("edit", "patch"),
-    [
-        ({"spec": {"selector": {"app": "x"}}}, {"spec": {"selector": {"app": None, naming.LABEL_CLUSTER: "demo"}}}),
-        ({"spec": {"selector": {naming.LABEL_CLUSTER: "x"}}}, {"spec": {"selector": {naming.LABEL_CLUSTER: "demo"}}}),
-        ({"spec": {"selector": None}}, {"spec": {"selector": {naming.LABEL_CLUSTER: "demo"}}}),
-        ({"spec": {"ports": None}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"ports": [{**PORT, "targetPort": 9}]}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"ports": [{**PORT, "targetPort": "http"}]}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"ports": [{**PORT, "protocol": "UDP"}]}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"ports": [{**PORT, "name": "x"}]}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"ports": [PORT, {**PORT, "name": "x", "port": 1}]}}, {"spec": {"ports": [PORT]}}),
-        ({"spec": {"publishNotReadyAddresses": False}}, {"spec": {"publishNotReadyAddresses": True}}),
-        (
-            {"metadata": {"labels": {naming.LABEL_MANAGED_BY: "helm"}}},
-            {"metadata": {"labels": {naming.LABEL_MANAGED_BY: "tfcluster-operator"}}},
-        ),
-        ({"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "x"}}}, None),
-        ({"spec": {"sessionAffinity": "ClientIP"}}, None),
-    ],
-)
-def test_each_edit_of_the_service_is_reverted_with_a_minimal_patch(edit, patch):
-    cluster, world = running()
-    world.edit("Service", "demo", edit)
-    assert patch == service.change(cluster, world.read("Service", "demo"))
-
-
-@pytest.mark.parametrize(
-    ("edit", "beyond"),
-    [({"clusterIP": "10.0.0.1"}, True), ({"type": "NodePort"}, True), ({"ports": None}, False), ({}, False)],
-)
-def test_a_service_is_beyond_repair_when_it_is_not_headless(edit, beyond):
-    """The cluster IP and the type of a Service are immutable."""
-    world = settled(make_cluster())
-    world.edit("Service", "demo", {"spec": edit})
-    assert beyond == world.read("Service", "demo").beyond_repair
-
-
-OWN = {"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}
-LABEL = {"metadata": {"labels": {naming.LABEL_JOB: None}}}
-
-
-@pytest.mark.parametrize(
-    ("edit", "written", "removed"),
-    [
-        ({"metadata": {"labels": {"team": "blue"}}}, [], None),
-        ({"data": {"cluster.json": "{}"}}, ["cluster.json"], {"data": {}}),
-        ({"data": {"task-1.json": None, "task-0.json": "{}"}}, ["task-1.json"], {"data": {"task-0.json": None}}),
-        # A binary file would be mounted next to the views, and be read as one.
-        ({"binaryData": {"task-0.json": "e30="}}, [], {"binaryData": {"task-0.json": None}}),
-        (LABEL, [], {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}),
-    ],
-    ids=["labels of others", "an edited file", "a missing and a foreign file", "a binary file", "our label"],
-)
-def test_each_edit_of_a_config_map_is_reverted_alone(edit, written, removed):
-    cluster, world = running(OWN)
-    world.edit("ConfigMap", "demo-worker", edit)
-    (wanted,) = views_for(cluster, world.observe(cluster))
-    change = config_map.change(cluster, "worker", wanted.files, world.read("ConfigMap", "demo-worker"))
-    found = {name: change["data"].pop(name) for name in written}
-    assert (found, change) == ({name: wanted.files[name].text for name in written}, removed)
 
 
 def test_a_changed_view_brings_its_epochs_along():

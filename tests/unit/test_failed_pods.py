@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import NOW, RECREATE, InMemoryWorld, make_body, make_cluster, running, settled
+from in_memory import NOW, InMemoryWorld, make_cluster, running, settled
 from properties.strategies import make_child
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Failing
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
-from tfcluster_operator.declaration.spec import Task
-from tfcluster_operator.life import departures
 from tfcluster_operator.life.roster import Stage
 from tfcluster_operator.life.succession import succession_of
-from tfcluster_operator.objects.pod_manifest import build as build_pod
 from tfcluster_operator.plan.actions import Create, Finding
 from tfcluster_operator.plan.holds import Hold, Holds
 from tfcluster_operator.plan.story import pods_gate
 
-OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:2"}]}}
 FIRST = "demo-worker-0"
 FULL = "Pod x: exceeded quota: few, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"
-MARK = {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}
 
 
 def world_with(*pods: str, cluster=None) -> InMemoryWorld:
@@ -98,16 +92,6 @@ def test_no_first_name_looks_like_a_later_one():
         assert naming.first_pod_name(other) == (other, 0)
 
 
-def test_next_pod_has_the_same_hostname_and_address():
-    cluster = make_cluster({"worker": 1})
-    task = Task(cluster.jobs[0], 0)
-    first = build_pod(cluster, task, view_digest="d", attempt=0)
-    later = build_pod(cluster, task, view_digest="d", attempt=0, name=f"{FIRST}-r1")
-    assert later["metadata"].pop("name") == f"{FIRST}-r1"
-    assert first["metadata"].pop("name") == FIRST
-    assert later == first
-
-
 def test_kept_pod_is_out_of_every_count():
     cluster = make_cluster({"worker": 1})
     roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
@@ -116,15 +100,6 @@ def test_kept_pod_is_out_of_every_count():
     assert (roster.surplus, roster.uids) == ((), {place.pod.meta.uid})
     assert [pod.meta.name for pod in roster.staying()] == [f"{FIRST}-r1"]
     assert [pod.meta.name for pod in roster.kept()] == [FIRST]
-
-
-def test_pod_marked_by_a_user_is_counted_when_it_fails():
-    cluster, world = running({"worker": 1})
-    world.edit("Pod", FIRST, MARK)
-    world.apply_all(world.plan(cluster).actions, cluster)
-    world.pod_ends(FIRST, "Failed")
-    world.plan(cluster)
-    assert world.ledger.restarts == 1
 
 
 def test_quota_of_all_pods_has_kept_ones_deleted_first():
@@ -174,26 +149,6 @@ def test_live_pod_of_a_predecessor_blocks_its_task():
     assert (place.stage, place.name) == (Stage.MISSING, FIRST)
 
 
-@pytest.mark.parametrize(
-    ("policy", "cleaned"), [("All", [f"{FIRST}-r1", FIRST]), ("Running", [f"{FIRST}-r1"]), ("None", [])]
-)
-def test_clean_up(policy, cleaned):
-    cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
-    roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
-    assert [pod.meta.name for pod in departures.pods_to_clean(roster)] == cleaned
-
-
-@pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
-def test_invalid_limit_is_reported(value):
-    with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit"):
-        parse(make_body(failedPodsHistoryLimit=value))
-
-
-def test_limit_does_not_change_the_template_hash():
-    hashes = {make_cluster(**spec).jobs[0].template_hash for spec in ({}, {"failedPodsHistoryLimit": 3})}
-    assert len(hashes) == 1
-
-
 # --- when the next pod is created
 @pytest.mark.parametrize(
     ("attempt", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (40, 300), (10**9, 300)]
@@ -226,52 +181,3 @@ def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
     assert (waits, set(known)) == (10.0, {0})
     assert world.plan(cluster).wake_after is None
     assert world.ledger.of("worker").failing == {}
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"reason": "Evicted"},
-        {"reason": "NodeShutdown"},
-        {"conditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ],
-    ids=["evicted", "node shut down", "disruption target"],
-)
-def test_disrupted_pod_is_replaced_immediately_without_a_failure(status):
-    cluster, world = running({"worker": 2})
-    world.pod_ends(FIRST, "Failed", **status)
-    (action,) = world.plan(cluster).actions
-    world.apply(action, cluster)
-    assert (action.reason, action.build()["metadata"]["annotations"][naming.ANNOTATION_ATTEMPT]) == (
-        reasons.POD_DISRUPTED,
-        "1",
-    )
-    assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (0, 1)
-
-
-def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
-    """Otherwise, a node without room would get pods in a loop."""
-    cluster, world = running({"worker": 2})
-    world.edit("Pod", FIRST, {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
-    world.pod_ends(FIRST, "Failed", reason="OutOfcpu", containerStatuses=None)
-    planned = world.plan(cluster)
-    assert planned.actions == ()
-    assert 4.0 <= planned.wake_after <= 5.0
-    assert "was disrupted" in planned.findings[0].message
-
-
-def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
-    world = settled(make_cluster({"worker": 2}))
-    world.pod_ends(FIRST, "Failed")
-    edited = make_cluster({"worker": {"replicas": 2, "template": OTHER_IMAGE}}, generation=2, **RECREATE)
-    planned = world.plan(edited)
-    assert (FIRST, reasons.TEMPLATE_CHANGED) in [(one.name, one.reason) for one in planned.actions]
-    assert planned.wake_after is None
-
-
-def test_the_first_of_several_delays_wakes():
-    cluster, world = running({"worker": 2})
-    world.ledger = world.ledger.with_job("worker", failing={0: Failing(4, NOW - 9)})
-    world.pod_ends(FIRST, "Failed")
-    world.pod_ends("demo-worker-1", "Failed")
-    assert 1.0 <= world.plan(cluster).wake_after <= 1.25

@@ -20,25 +20,16 @@ from unit.in_memory import (
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.life.roster import Place, Roster, call_roll, roll_in_turns
+from tfcluster_operator.life.roster import Roster, call_roll, roll_in_turns
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
 from tfcluster_operator.life.views import views_of
 from tfcluster_operator.objects.observed import Observed
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.plan.actions import Plan
 from tfcluster_operator.plan.plan import plan, plan_in_turns
 from tfcluster_operator.report.status import status_in_turns, status_of
 
 SUBJECT = "demo-worker-1"
-#: It represents the resolver: no test runs it here.
-NO_ARCHIVE = ResolverArchive(b"zip")
-RESOLVER = naming.resolver_name(NO_ARCHIVE.digest)
-
-
-def place(world: InMemoryWorld, known: Ledger | None = None) -> Place:
-    roster = call_roll(make_cluster(), world.observe(make_cluster())).completed_by(known or Ledger())
-    return roster.places["worker"][1]
 
 
 @pytest.fixture

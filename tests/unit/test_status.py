@@ -19,7 +19,6 @@ LATER = NOW + 3600
 NOW_TEXT = "2027-01-15T08:00:00Z"
 LIMITS = {"resources": {"limits": {"nvidia.com/gpu": "2", "rdma/hca": "1"}}}
 GPU_TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "i", **LIMITS}]}}
-KINDS = ["Ready", "Suspended", "Succeeded", "Failed", "Stalled", "MembershipPublished", "UpToDate", "NameConflict"]
 WORKER = "demo-worker-1"
 
 

@@ -6,17 +6,11 @@ from dataclasses import replace
 from operator import methodcaller as does
 
 import pytest
-from in_memory import LEAVING, OTHERS, InMemoryWorld, make_body, make_cluster, running, settled
+from in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled
 
-from tfcluster_operator.declaration import ledger
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
-from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.life.roster import call_roll
-from tfcluster_operator.life.stock import seconds_until_forgiven, take_stock
-from tfcluster_operator.life.views import views_of
-from tfcluster_operator.plan.evidence import enter_done, must_be_written_first
-from tfcluster_operator.plan.plan import plan
-from tfcluster_operator.report.status import status_of
+from tfcluster_operator.life.stock import seconds_until_forgiven
 
 
 def fails(*workers, **status):
@@ -206,113 +200,3 @@ def test_failure_is_counted_once_though_its_task_is_scaled_away_and_back():
 
 
 # --- crashes
-class Passes:
-    """An operator that can crash between any two steps of a reconcile; afterwards it has only the status."""
-
-    def __init__(self, jobs, **spec):
-        self.world, self.jobs, self.spec = InMemoryWorld(), jobs, spec
-        self.status = {}
-        self.settle()
-
-    def one(self, *, evidence=True, actions=99, report=True):
-        """Reconcile: write the evidence or crash, execute this number of actions or crash, report or crash."""
-        cluster = parse(make_body(self.jobs, status=self.status, **self.spec))
-        written = ledger.read(self.status)
-        roster = call_roll(cluster, self.world.observe(cluster))
-        known = take_stock(roster, written, self.world.now)
-        roster = roster.completed_by(known)
-        planned = plan(roster, known, views_of(roster).of_jobs, self.world.now)
-        if must_be_written_first(roster, known, written, planned.actions, self.world.now):
-            if not evidence:
-                self.world.restart_operator()
-                return None
-            self.status = status_of(roster, known, planned.views, planned.findings, self.world.now)
-        done = planned.actions[:actions]
-        self.world.apply_all(done, cluster)
-        if report and len(done) == len(planned.actions):
-            known = enter_done(roster, known, done)
-            roster = call_roll(cluster, self.world.observe(cluster)).completed_by(known)
-            self.status = status_of(roster, known, planned.views, planned.findings, self.world.now)
-        else:
-            self.world.restart_operator()
-        return planned
-
-    def settle(self):
-        """Reconcile without crashes until nothing is left to do."""
-        for _ in range(12):
-            self.world.end_graceful_deletions()
-            planned = self.one()
-            if not planned.actions and planned.wake_after is None:
-                return
-            self.world.now += planned.wake_after or 0.0
-            self.world.all_pods_run()
-        raise AssertionError(planned)
-
-
-CRASHES = [{"evidence": False}, {"actions": 0}, {"actions": 1}, {"actions": 2}, {"actions": 3}, {"report": False}]
-
-
-@pytest.mark.parametrize("waited", [0.0, 2.0])
-@pytest.mark.parametrize("second", CRASHES)
-@pytest.mark.parametrize("first", CRASHES)
-@pytest.mark.parametrize("scope", ["Task", "Job"])
-@pytest.mark.parametrize("limit", [0, 1])
-def test_no_crash_loses_or_doubles_a_failure(scope, limit, first, second, waited):
-    workers, restarts = {"replicas": 3, "restartScope": scope}, 2 if scope == "Task" else 1
-    passes = Passes({"ps": 1, "worker": workers}, backoffLimit=2, failedPodsHistoryLimit=limit)
-    for name in ("demo-worker-0", "demo-worker-2"):
-        passes.world.pod_ends(name, "Failed")
-    passes.one(**first)
-    passes.world.now += waited
-    passes.one(**second)
-    passes.settle()
-    known = ledger.read(passes.status)
-    assert (known.restarts, known.of("worker").restarts, known.verdict) == (restarts, restarts, None)
-    later = "-r1" if limit else ""
-    of_workers = {f"demo-worker-{index}": f"demo-worker-{index}{later}" for index in (0, 2)}
-    others = {name: name for name in ("demo-ps-0", "demo-worker-1")}
-    assert passes.world.by_task() == {**others, **of_workers}
-    assert passes.world.kept() == ({"demo-worker-0", "demo-worker-2"} if limit else set())
-    assert known.of("worker").replaced == 0
-
-
-@pytest.mark.parametrize("later", [False, True], ids=["at once", "one later"])
-@pytest.mark.parametrize("second", CRASHES)
-@pytest.mark.parametrize("first", CRASHES)
-def test_no_crash_loses_or_doubles_a_loss(first, second, later):
-    passes = Passes({"ps": 1, "worker": 3})
-    passes.world.delete("Pod", "demo-worker-0", force=True)
-    if not later:
-        passes.world.delete("Pod", "demo-worker-2", force=True)
-    passes.one(**first)
-    passes.world.all_pods_run()
-    if later:
-        passes.world.delete("Pod", "demo-worker-2", force=True)
-    passes.one(**second)
-    passes.settle()
-    assert ledger.read(passes.status).of("worker").replaced == 2
-    assert passes.world.names("Pod") == {"demo-ps-0", "demo-worker-0", "demo-worker-1", "demo-worker-2"}
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_no_crash_loses_a_success(crash):
-    passes = Passes({"chief": 1, "worker": 2})
-    passes.world.pod_ends("demo-worker-0", "Succeeded")
-    passes.one(**crash)
-    passes.one()
-    passes.world.delete("Pod", "demo-worker-0")
-    passes.settle()
-    assert ledger.read(passes.status).of("worker").completed == {0}
-    assert passes.world.names("Pod") == {"demo-chief-0", "demo-worker-1"}
-
-
-@pytest.mark.parametrize("crash", CRASHES)
-def test_no_crash_undoes_an_end(crash):
-    passes = Passes({"chief": 1, "worker": {"replicas": 2, "restartPolicy": "Never"}})
-    passes.world.pod_ends("demo-chief-0", "Succeeded")
-    passes.one(**crash)
-    passes.one()
-    passes.world.end_graceful_deletions()
-    passes.one()
-    assert ledger.read(passes.status).verdict.kind == "Succeeded"
-    assert passes.world.names("Pod") == {"demo-chief-0"}

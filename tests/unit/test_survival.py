@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from simulation import dialect
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
-from simulation.plans import Plan
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.memory_kubernetes import Answer
@@ -26,22 +25,8 @@ from tfcluster_operator.kube.clusters import Parents
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
-Story = Callable[[World], Awaitable[None]]
-
 #: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
-
-
-def live(story: Story) -> None:
-    """Run a test in a world in virtual time, with an operator."""
-
-    async def play() -> None:
-        world = World(Plan("create"))
-        world.begin()
-        await story(world)
-        await world.end()
-
-    run_in_virtual_time(play())
 
 
 in_world = within(simulated)

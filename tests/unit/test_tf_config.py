@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.in_memory import RECREATE, InMemoryWorld, creates, make_body, make_cluster, settled, views_for
+from unit.in_memory import make_body, make_cluster, settled, views_for
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life.views import LARGEST_TF_CONFIG, tf_config_of
-from tfcluster_operator.objects.pod_manifest import build as build_pod
 from tfcluster_operator.plan import objects
-from tfcluster_operator.plan.actions import Create, Delete, Patch, Try
+from tfcluster_operator.plan.actions import Create, Delete, Patch
 
 SET = {"resolver": {"tfConfig": "Environment"}}
-OWN = [{"name": "TF_CONFIG", "value": "{}"}, {"name": "STEPS", "value": "3"}]
 
 
 def problems(jobs: dict[str, Any], **spec: Any) -> tuple[str, ...]:
@@ -30,38 +28,7 @@ def problems(jobs: dict[str, Any], **spec: Any) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def with_containers(*containers: dict[str, Any], **pod: Any) -> dict[str, Any]:
-    return {"template": {"spec": {"containers": list(containers), **pod}}}
-
-
-def built(*containers: dict[str, Any], tf_config: str | None = "{1}", **pod: Any) -> dict[str, Any]:
-    """Build the pod of a worker with these containers in a cluster with TF_CONFIG; parse must not report it."""
-    cluster = make_cluster({"worker": with_containers({"name": "x"})}, **SET)
-    task = Task(make_cluster({"worker": with_containers(*containers, **pod)}).jobs[0], 0)
-    spec: dict[str, Any] = build_pod(
-        cluster, task, view_digest="", attempt=0, resolver="tfcluster-resolver-0", tf_config=tf_config
-    )["spec"]
-    return spec
-
-
-def values_in(container: dict[str, Any]) -> list[str]:
-    return [entry["value"] for entry in container["env"] if entry["name"] == "TF_CONFIG"]
-
-
 # --- the declaration
-@pytest.mark.parametrize(
-    ("resolver", "wanted"),
-    [
-        ({}, (False, True)),
-        ({"tfConfig": "None"}, (False, True)),
-        ({"tfConfig": "Environment"}, (True, False)),
-        ({"tfConfig": "TFJob"}, (True, False)),
-        ({"tfConfig": "Environment", "delivery": "ConfigMap"}, (True, True)),
-    ],
-)
-def test_it_is_set_where_it_is_asked_for(resolver, wanted):
-    cluster = make_cluster({"worker": 1}, resolver=resolver)
-    assert (cluster.sets_tf_config, cluster.inject) == wanted
 
 
 def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
@@ -79,11 +46,6 @@ def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
     assert set(map(str, told("TFJob").values())) == {str([first, second])}
 
 
-def test_invalid_tf_config_value_is_reported():
-    told = problems({"worker": 1}, resolver={"tfConfig": "File"})
-    assert told[0].startswith("spec.resolver.tfConfig: ")
-
-
 def test_bound_of_its_tasks():
     most = MOST_TASKS_WITH_TF_CONFIG
     assert make_cluster({"ps": 1, "worker": most - 1}, **SET).tf_config
@@ -93,30 +55,7 @@ def test_bound_of_its_tasks():
         assert problems({"ps": 1, "worker": worker}, **SET) == (f"spec.resolver.tfConfig: {words}",)
 
 
-def test_own_tf_config_in_the_main_container_is_reported():
-    first, second = {"name": "first", "env": OWN}, {"name": "second", "env": OWN}
-    (told,) = problems({"worker": with_containers(first, {"name": "b"})}, **SET)
-    words = "the operator sets TF_CONFIG: remove it, or set spec.resolver.tfConfig to None"
-    assert told == f"spec.jobs.worker.template.spec.containers[first].env: {words}"
-    assert make_cluster({"worker": with_containers({"name": "tensorflow"}, second)}, **SET).tf_config
-    assert make_cluster({"worker": with_containers(first)}).jobs
-
-
 # --- the pod
-def test_main_container_alone_has_it():
-    main = {"name": "tensorflow", "env": [OWN[1]]}
-    spec = built({"name": "beside"}, main, {"name": "own", "env": OWN}, initContainers=[{"name": "before"}])
-    found = {one["name"]: values_in(one) for one in (*spec["initContainers"], *spec["containers"])}
-    assert found == {"before": [], "beside": [], "tensorflow": ["{1}"], "own": ["{}"]}
-
-
-def test_it_stands_before_the_users_variables_and_in_place_of_theirs():
-    """So that theirs can refer to it."""
-    env = [{"name": "COPY", "value": "$(TF_CONFIG)"}, *OWN]
-    (container,) = built({"name": "tensorflow", "env": env})["containers"]
-    names = [entry["name"] for entry in container["env"]]
-    assert names.index("TF_CONFIG") < names.index("COPY")
-    assert (values_in(container), {"STEPS", "PYTHONPATH"} <= set(names)) == (["{1}"], True)
 
 
 # --- its size
@@ -136,11 +75,6 @@ def test_size_is_that_of_the_longest(replicas, others, shown, own):
     assert views.tf_config_size == max(sizes)
 
 
-def test_nothing_is_measured_where_none_is_set():
-    assert [views.tf_config_size for views in views_for(make_cluster({"worker": 2}))] == [0]
-    assert [views.tf_config_size for views in views_for(make_cluster({"ps": 0, "worker": 0}, **SET))] == [0, 0]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the bound is Linux's")
 def test_bound_is_what_a_program_can_be_started_with():
     subprocess.run(["/bin/true"], env={"TF_CONFIG": "x" * LARGEST_TF_CONFIG}, check=True)
@@ -157,29 +91,6 @@ def bounded(monkeypatch: pytest.MonkeyPatch, less: int) -> int:
     size = next(one.tf_config_size for one in views_for(cluster) if one.job.name == "worker")
     monkeypatch.setattr(objects, "LARGEST_TF_CONFIG", size - less)
     return size
-
-
-def test_too_large_a_one_holds_up_its_job_alone(monkeypatch):
-    size = bounded(monkeypatch, 1)
-    planned = InMemoryWorld().plan(make_cluster(JOBS, **SET))
-    assert [one.name for one in planned.actions if creates(one, "Pod")] == ["demo-ps-0"]
-    (finding,) = planned.findings
-    assert finding.reason == reasons.TF_CONFIG_TOO_LARGE
-    assert f"the TF_CONFIG of job worker takes {size} bytes, more than the {size - 1} that" in finding.message
-
-
-def test_largest_one_is_set(monkeypatch):
-    bounded(monkeypatch, 0)
-    assert InMemoryWorld().plan(make_cluster(JOBS, **SET)).findings == ()
-
-
-def test_pods_that_could_not_restart_are_not_deleted(monkeypatch):
-    world = settled(make_cluster(JOBS))
-    bounded(monkeypatch, 1)
-    planned = world.plan(make_cluster(JOBS, generation=2, **SET, **RECREATE))
-    deleted = [one.name for one in planned.actions if isinstance(one, Delete)]
-    tried = [one.name for one in planned.actions if isinstance(one, Try)]
-    assert (deleted, tried) == (["demo-ps-0"], ["demo-ps-0"])
 
 
 def test_running_tasks_are_notified_when_tf_config_is_too_large(monkeypatch):

@@ -73,6 +73,7 @@ def seeing(*filters: str) -> dict[str, Any]:
     [
         ({"chief": 1, "worker": 2}, "chief/cluster", {**dense("chief", 1), **dense("worker", 2)}),
         ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:2")}, "worker/cluster", sparse("ps", 0, 2)),
+        ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", sparse("ps", 0, 1)),
         # Filters that name every task one by one give the same view as one that names the job.
         ({"ps": 2, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", dense("ps", 2)),
         # Views are shared, so the file does not have an entry for the reader itself: its address is in the environment.

@@ -81,6 +81,16 @@ def test_one_pod_too_many_goes(limit, pods, action):
     assert [(one.name, one.reason) for one in world.plan(cluster).actions] == [action]
 
 
+@pytest.mark.parametrize(("limit", "reason"), [(0, reasons.RESTARTED_TOGETHER), (1, reasons.POD_KEPT)])
+def test_pods_of_a_scope_that_restarts_go_but_for_the_failed_one_that_is_kept(limit, reason):
+    workers = {"replicas": 2, "restartScope": "Job"}
+    cluster, world = running({"worker": workers}, failedPodsHistoryLimit=limit)
+    world.pod_ends(FIRST, "Failed")
+    world.ledger = world.ledger.with_job("worker", incarnation=1)
+    found = {(one.name, one.reason) for one in world.plan(cluster).actions}
+    assert found == {(FIRST, reason), ("demo-worker-1", reasons.RESTARTED_TOGETHER)}
+
+
 def test_no_first_name_looks_like_a_later_one():
     for cluster in ("c", "c-r1", "r1"):
         for job in ("r1", "w_r1", "r", "a_0", "a"):

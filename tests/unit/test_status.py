@@ -69,6 +69,11 @@ def test_a_running_cluster_is_ready():
     }
 
 
+def test_limit_of_restarts_is_named_before_a_failure():
+    cluster, world = running({"worker": 1}, backoffLimit=3)
+    assert condition(report(cluster, world), "Failed")[2] == "the cluster has not failed; at most 3 restarts"
+
+
 def test_waiting_tasks_are_named_the_telling_ones_first():
     cluster = make_cluster({"worker": 5})
     world = InMemoryWorld()

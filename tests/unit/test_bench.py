@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from math import comb
 
 import pytest
 
-from bench import book, page, pairs
-from bench.bare_client import bare_requests
+from bench import book, page
 from bench.book import Result
 from bench.goals import rate, ratio
 from bench.intervals import judge_every, judge_median, median_interval
@@ -71,40 +68,3 @@ def test_ratios_are_taken_pair_by_pair() -> None:
 def test_page_is_generated_from_the_book() -> None:
     words = page.texts(page.TEXTS.read_text(encoding="utf-8"))
     assert page.PAGE.read_text(encoding="utf-8") == page.page(book.load(), words)
-
-
-def test_baseline_client_sends_the_same_bodies() -> None:
-    """Each body keeps its size except for its owner, which the operator does not watch; pods are last."""
-    owner = [{"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "c", "uid": "u"}]
-    metadata = {"name": "c", "labels": {"tfcluster.dev/cluster": "c"}, "ownerReferences": owner}
-    shared = {"metadata": {"name": "resolver", "labels": {"tfcluster.dev/resolver": ""}}}
-    posted = [
-        ("/api/v1/namespaces/n/pods", json.dumps({"metadata": metadata}).encode()),
-        ("/api/v1/namespaces/n/configmaps", json.dumps(shared).encode()),
-        ("/api/v1/namespaces/n/events", b"{}"),
-    ]
-    made = bare_requests(posted, owner={"metadata": {"name": "o", "uid": "v"}}, suffix="-1")
-    assert [request.path for request in made] == ["/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/n/pods"]
-    first, last = (json.loads(request.body)["metadata"] for request in made)
-    assert first == {"name": "resolver-1", "labels": {"tfbaselin.dev/resolver": ""}}
-    assert last["labels"] == {"tfbaselin.dev/cluster": "c"}
-    assert [(each["kind"], each["uid"]) for each in last["ownerReferences"]] == [("ConfigMap", "v")]
-
-
-def test_each_pair_has_both_sides_in_either_order() -> None:
-    """The order is random, so over many pairs both sides are first."""
-    order: list[str] = []
-
-    def side(name: str, seconds: float):
-        async def run() -> pairs.Run:
-            order.append(name)
-            return pairs.Run(seconds, 0.5, 0.25)
-
-        return run
-
-    result = Result("x")
-    asyncio.run(pairs.take_pairs(result, side("ours", 2.0), side("bare", 1.0), pairs=64))
-    assert result.series["ours_s"] == [2.0] * 64
-    assert result.series["bare_server_cpu_s"] == [0.25] * 64
-    assert all(set(order[at : at + 2]) == {"ours", "bare"} for at in range(0, 128, 2))
-    assert set(order[::2]) == {"ours", "bare"}

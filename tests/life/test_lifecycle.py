@@ -8,8 +8,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 from support.audit import Request
 from support.lives import await_another_pass
-from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, EVENTS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, bind
 from support.snapshot import snapshot
 from support.waiting import eventually
@@ -26,16 +25,6 @@ FILTERED = {
 
 def everything(world: World) -> list[str]:
     return sorted([*world.pods(), *world.config_maps(), *world.services()])
-
-
-@pytest.mark.usefixtures("operator")
-def test_delete_removes_everything(world):
-    world.launch("c", FILTERED)
-    world.await_settled("c")
-
-    world.remove("c")
-
-    eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
 
 
 @pytest.mark.usefixtures("operator")
@@ -87,16 +76,20 @@ def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
     ] == []
 
 
-@pytest.mark.usefixtures("operator")
-def test_recreate_of_the_same_name_is_a_new_cluster(world):
-    """A cluster that is deleted and immediately declared again gets new objects; none of the old ones is left."""
-    old = world.launch("c", FILTERED)["metadata"]["uid"]
+@pytest.mark.parametrize("away", [False, True], ids=["the operator runs", "no operator runs"])
+def test_recreate_of_the_same_name_is_a_new_cluster(world, operator, away):
+    """A cluster that is deleted and declared again gets new objects; none of the old ones is left."""
+    world.launch("c", FILTERED)
     world.await_settled("c")
+    if away:
+        operator.kill()
 
     world.remove("c")
-    new = world.launch("c", FILTERED)["metadata"]["uid"]
+    new = world.launch("c", {**FILTERED, "worker": {**FILTERED["worker"], "replicas": 1}})["metadata"]["uid"]
+    if away:
+        operator.start()
 
-    assert new != old
+    world.await_pods(task_names("c", chief=1, worker=1, ps=1))
     await_owned_by(world, new)
     assert world.view("c", "worker")["cluster"]["uid"] == new
 
@@ -120,21 +113,6 @@ def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
     kubelet.stop(*task_names("c", worker=2))
 
     world.await_pods(task_names("c", worker=2))
-    await_owned_by(world, new)
-
-
-def test_recreate_while_the_operator_is_away(world, operator):
-    """A cluster that was deleted and declared again while no operator ran gets new objects."""
-    world.launch("c", FILTERED)
-    world.await_settled("c")
-    operator.kill()
-    world.remove("c")
-    smaller = {**FILTERED, "worker": {**FILTERED["worker"], "replicas": 1}}
-    new = world.launch("c", smaller)["metadata"]["uid"]
-
-    operator.start()
-
-    world.await_pods(task_names("c", chief=1, worker=1, ps=1))
     await_owned_by(world, new)
 
 
@@ -166,24 +144,6 @@ def test_idle_cluster_is_not_written(world, audit):
     await_another_pass(world, "c")
 
     assert about(audit, world, position, "c") == [("patch", "tfclusters/status", "c")], "the answer to our edit"
-
-
-def test_restart_does_not_write_objects(world, operator, audit, kubelet):
-    world.launch("c", FILTERED)
-    world.launch("asleep", {"worker": {"replicas": 2}}, suspend=True)
-    world.await_settled("c")
-    world.await_condition("asleep", "Suspended", status="True")
-    kubelet.run(*task_names("c", chief=1, worker=2))
-    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (3, 5), what="three tasks are ready")
-    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
-    operator.stop()
-    position = audit.position()
-
-    operator.start()
-    await_another_pass(world, "c", "asleep")
-
-    for name in ("c", "asleep"):
-        assert about(audit, world, position, name) == [("patch", "tfclusters/status", name)], "the answer to our edit"
 
 
 def about(audit, world: World, position: int, cluster: str) -> list[tuple[str, str, str]]:
@@ -349,29 +309,6 @@ def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
         return True
 
     eventually(attempt, what="a Service with a cluster IP is in place")
-
-
-@pytest.mark.usefixtures("operator")
-def test_events_report_the_actions(world):
-    world.launch("c", {"worker": {"replicas": 2}})
-    world.await_settled("c")
-
-    def told() -> list[Object]:
-        return [e for e in world.objects.list(EVENTS, world.namespace) if e["involvedObject"]["kind"] == "TFCluster"]
-
-    events = eventually(told, what="an event is there")
-    assert {(e["involvedObject"]["name"], e["involvedObject"]["uid"]) for e in events} == {
-        ("c", world.cluster("c")["metadata"]["uid"])
-    }
-
-
-@pytest.mark.usefixtures("operator")
-def test_large_cluster_is_whole(world):
-    world.launch("c", {"worker": {"replicas": 299}, "chief": {"template": pod_template()}})
-    world.await_settled("c")
-
-    assert len(world.pods()) == 300
-    assert len(world.view("c", "chief")["jobs"]["worker"]) == 299
 
 
 @pytest.mark.server

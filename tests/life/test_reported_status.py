@@ -164,7 +164,7 @@ def test_edited_status_is_corrected(world, kubelet):
 
 
 def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet):
-    """The accelerators of the cluster and of each job count healthy devices of running pods."""
+    """They count healthy devices of running pods; the view lists a task that has lost one, without a new epoch."""
     require_kubernetes("1.36", "device health")
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}, "ps": {}})
     world.await_settled("c")
@@ -177,6 +177,9 @@ def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet)
         "worker": {"nvidia.com/gpu": 3},
         "ps": {},
     }
+    view = world.view("c", "ps")
+    assert view["accelerators"] == {"worker": {"limits": {"nvidia.com/gpu": 2}, "tasks": {"1": {"nvidia.com/gpu": 1}}}}
+    assert view["epoch"] == 1
 
 
 def test_status_accelerators_fall_back_to_the_limit(world, kubelet):

@@ -116,6 +116,19 @@ def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, o
     world.await_replaced("c-worker-0", uids["c-worker-0"])
 
 
+def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
+    """It no longer counts as created, and its task gets a new pod only afterwards."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+    world.delete(PODS, "c-worker-0")
+
+    world.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 1, what="the terminating pod does not count")
+    assert {name: world.uid(name) for name in world.pods()} == uids
+    kubelet.stop("c-worker-0")
+
+    world.await_replaced("c-worker-0", uids["c-worker-0"])
+
+
 def test_drained_pods_are_replaced_one_for_one(world, kubelet):
     """Every pod that a drain evicts is re-created at its address, and the cluster continues."""
     uids = launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 3}})

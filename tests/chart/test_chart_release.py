@@ -14,7 +14,7 @@ from rendering import CHART, ROOT, Helm, Object, look, read_yaml, selects, the_o
 from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import NAMESPACES, PODS, TFCLUSTERS, Objects
-from support.rbac import OPERATOR_RULES, bind, may
+from support.rbac import OPERATOR_RULES, may
 from support.waiting import eventually
 from value_sets import EVERYTHING, MINIMAL
 
@@ -134,17 +134,6 @@ def test_operator_has_permissions_only_in_watched_namespaces(server: Objects, in
 
 
 @pytest.mark.exhaustive
-def test_upgrade_takes_rights_away(server: Objects, install, on_server):
-    """Cluster-wide the operator has its permissions everywhere; after the upgrade to one namespace, only there."""
-    release = install({})
-    eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
-    # Without any value, helm would reuse those of the installation.
-    on_server("upgrade", release, CHART, values={"clusterWide": False})
-    eventually(lambda: granted(server, release, FOREIGN), lambda found: not found, what="its rights are gone")
-    eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
-
-
-@pytest.mark.exhaustive
 def test_missing_namespace_is_reported_before_any_object_is_created(
     server: Objects, helm: Helm, bare_server, kubectl, on_server
 ):
@@ -164,23 +153,6 @@ def test_missing_namespace_is_reported_before_any_object_is_created(
     assert "remove it from watchNamespaces" in answer.stderr
     on_server("upgrade", "late", CHART, values={"watchNamespaces": [WATCHED]})
     on_server("uninstall", "late")
-
-
-@pytest.mark.exhaustive
-def test_user_roles_grant_access_to_tfclusters(server: Objects, install):
-    """A viewer of a namespace can read its TFClusters; an editor can change them; no user role can write the status."""
-    install({})
-    for user, role in (("reader", "view"), ("writer", "edit")):
-        bind(server, user, HOME, "ClusterRole", role)
-
-    def verbs(user: str, resource: str = "tfclusters") -> set[str]:
-        asked = ("create", "delete", "get", "list", "patch", "update", "watch")
-        return {verb for verb in asked if may(server, user, HOME, ("tfcluster.dev", resource, verb))}
-
-    assert verbs("reader") == {"get", "list", "watch"}
-    assert len(verbs("writer")) == 7
-    assert verbs("writer", "tfclusters/scale") >= {"get", "patch", "update"}
-    assert verbs("writer", "tfclusters/status") <= {"get", "list", "watch"}
 
 
 def test_server_accepts_every_value(helm: Helm, server: Objects, install, on_server):

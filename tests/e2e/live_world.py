@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubernetes import client, stream
 from kubernetes.watch import Watch
 from resize_programs import IDLE, stock_template, with_folder
-from support.objects import CONFIG_MAPS, NODES, PODS, Object, Objects
+from support.objects import NODES, PODS, Object, Objects
 from support.waiting import eventually
 from support.world import World
 from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, REACHED, RESOLVE, pod_template
@@ -156,19 +156,6 @@ class LiveWorld(World):
                 watch.stop()
         states = [(p["metadata"]["name"], p["status"].get("phase"), p["status"].get("reason")) for p in history]
         assert not any(missing.values()), f"the history does not say that these are gone: {missing}\n{states}"
-        return history
-
-    def config_map_history(self, since: str) -> list[tuple[str, Object]]:
-        """Return the changes of ConfigMaps since a resourceVersion: the type of the event, and the ConfigMap."""
-        self.objects.create(CONFIG_MAPS, self.namespace, {"metadata": {"name": "end-of-the-replay"}})
-        history: list[tuple[str, Object]] = []
-        watch = Watch()
-        for event in watch.stream(
-            self._core.list_namespaced_config_map, self.namespace, resource_version=since, timeout_seconds=60
-        ):
-            history.append((event["type"], event["raw_object"]))
-            if event["raw_object"]["metadata"]["name"] == "end-of-the-replay":
-                watch.stop()
         return history
 
     # Waiting.

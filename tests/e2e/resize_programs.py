@@ -28,17 +28,6 @@ sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
-#: Counts the own task's accelerators and prints, as JSON, the counts and the warnings.
-COUNT_AND_WARNINGS: Final = """
-import json, warnings
-from tfcluster_resolver import TFClusterResolver
-from tfcluster_resolver.errors import AcceleratorMismatchWarning
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    counts = dict(TFClusterResolver().num_accelerators())
-print(json.dumps([counts, [str(one.message) for one in caught if one.category is AcceleratorMismatchWarning]]))
-"""
-
 
 def stock_template(image: str, **container: Any) -> Object:
     """Build a pod template with TensorFlow."""

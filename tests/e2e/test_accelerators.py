@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from live_world import LiveWorld
-from support.objects import PODS
 from support.waiting import eventually
 from task_programs import pod_template
 
@@ -52,23 +51,6 @@ def test_granted_devices_are_counted(granted):
     assert granted.python("c-chief-0", COUNT) == {}
 
 
-def test_normal_start_rewrites_no_view(world):
-    """The view has each worker's devices from the start; only the pods' names are added once, for the chief."""
-    start = world.pods_version()
-    template = pod_template(world.image, resources={"limits": {GPU: 2}})
-    world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
-    await_gpus(world, 2)
-
-    history = [(kind, found["metadata"]["name"]) for kind, found in world.config_map_history(start)]
-
-    assert sorted(entry for entry in history if entry[1].startswith("c-")) == [
-        ("ADDED", "c-chief"),
-        ("ADDED", "c-worker"),
-        ("MODIFIED", "c-chief"),
-    ]
-    assert world.view("c", "chief")["accelerators"] == {"worker": {"limits": {GPU: 2}}}
-
-
 def test_unhealthy_device_is_not_counted(granted, fake_devices):
     """A device that becomes unhealthy is no longer counted, and the pod keeps running; healthy again it is counted."""
     uids = granted.uids()
@@ -83,18 +65,3 @@ def test_unhealthy_device_is_not_counted(granted, fake_devices):
 
     assert granted.uids() == uids
     assert granted.status("c")["epoch"] == 1
-
-
-def test_task_waits_for_a_missing_device(world):
-    """A task that requests more GPUs than exist waits, and the condition names the resource."""
-    template = pod_template(world.image, resources={"limits": {GPU: world.allocatable(GPU) + 1}})
-    world.launch_listeners("c", {"worker": {"template": template}})
-
-    ready = world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
-    ready = eventually(
-        lambda: world.condition("c", "Ready"), lambda c: GPU in c["message"], what="the condition names the resource"
-    )
-
-    assert "Unschedulable" in ready["message"]
-    assert world.demand(PODS, "c-worker-0")["status"]["phase"] == "Pending"
-    assert world.status("c")["accelerators"] == 0

@@ -80,13 +80,6 @@ def upgrade(helm: Helm, operator_image: str) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def foreign(live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects):
-    name = new_namespace()
-    yield live_world(name)
-    objects.delete(NAMESPACES, "", name)
-
-
-@pytest.fixture
 def alone(namespace: str, objects: Objects, operator_release: OperatorRelease) -> Iterator[OperatorRelease]:
     """The release in the test's namespace, installed while the cluster-wide operator is removed."""
     objects.patch(NAMESPACES, "", namespace, {"metadata": {"labels": RESTRICTED}})
@@ -143,18 +136,3 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
     assert world.cluster("c")["metadata"].get("deletionTimestamp") is None
     assert tasks(world) == before
     assert world.call("c-worker-0", map(world.address, names)) == {world.address(name): name for name in names}
-
-
-def test_release_keeps_to_its_namespaces(alone, upgrade, world, foreign):
-    """A TFCluster gets pods only when the release watches its namespace."""
-    upgrade("install", "clusterWide=false")
-    launch(foreign, "c", workers=1)
-    launch(world, "c", workers=1)
-    world.await_ready("c")
-    assert foreign.pods() == {}
-    # The API server's default means that no operator has reconciled it.
-    assert foreign.status("c") == {"observedGeneration": 0}
-
-    upgrade("upgrade", f"watchNamespaces={{{world.namespace},{foreign.namespace}}}")
-    foreign.await_ready("c")
-    eventually(alone.readiness, lambda ready: list(ready.values()) == BOTH, what="both operators are ready")

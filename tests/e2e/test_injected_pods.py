@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from live_world import POD_DEADLINE_SECONDS, LiveWorld, is_pod_ready
-from support.objects import CONFIG_MAPS, PODS, Object
+from support.objects import Object
 from support.waiting import eventually
 from support.world import task_names
-from task_programs import PORT
 
 ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
 #: Prints the path of the imported package, or that it is missing.
@@ -59,31 +58,6 @@ def test_stock_image_gets_the_resolver(stocked):
 def test_task_server_serves(stocked):
     for index, pod in enumerate(task_names("c", worker=2)):
         assert f"serving /job:worker/task:{index} of {stocked.namespace}/c" in stocked.logs(pod)
-
-
-def test_task_server_is_ready_when_it_listens(stocked):
-    """The operator's probe connects to the task's port."""
-    (container,) = stocked.demand(PODS, "c-worker-0")["spec"]["containers"]
-
-    assert container["command"] == ["python3", "-m", "tfcluster_resolver", "serve"]
-    assert container["readinessProbe"]["tcpSocket"] == {"port": PORT}
-
-
-def test_one_immutable_config_map_serves_all_jobs(stocked):
-    """One ConfigMap delivers the resolver to every pod of the namespace; it is immutable and does not have an owner."""
-    (name,) = stocked.resolver_copies()
-    found = stocked.demand(CONFIG_MAPS, name)
-
-    assert found["immutable"] is True
-    assert list(found["binaryData"]) == ["tfcluster_resolver.zip"]
-    assert "ownerReferences" not in found["metadata"]
-    mounted = {
-        volume["configMap"]["name"]
-        for pod in stocked.pods().values()
-        for volume in pod["spec"]["volumes"]
-        if volume["name"] == "tfcluster-resolver"
-    }
-    assert mounted == {name}
 
 
 def test_doctor_finds_the_pod_well(stocked):

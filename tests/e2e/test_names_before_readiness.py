@@ -41,18 +41,6 @@ def test_unready_tasks_are_found_and_reached(unready):
     assert status["jobs"]["worker"]["ready"] == 0
 
 
-def test_ready_counts_the_tasks_whose_probe_succeeds(unready):
-    """The status counts a task as ready when its readiness probe succeeds, and names an unready task."""
-    unready.run("c-worker-0", "touch", "/tmp/open")  # noqa: S108 - a path in the pod
-    status = unready.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (1, 2), what="one task is ready")
-    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
-    assert (ready["status"], ready["reason"], "worker-1" in ready["message"]) == ("False", "TasksNotReady", True)
-
-    unready.run("c-worker-1", "touch", "/tmp/open")  # noqa: S108 - a path in the pod
-
-    assert (unready.await_ready("c")["status"]["readyTasks"], unready.await_ready("c")["status"]["tasks"]) == (2, 2)
-
-
 def test_cluster_domain_completes_the_names(world):
     """With clusterDomain the addresses are complete names, which resolve without a search path."""
     world.launch_listeners("c", {"worker": {}})

@@ -55,6 +55,12 @@ def test_deleted_pod_comes_back_at_its_address(running):
     running.await_replaced("c-worker-1", uids["c-worker-1"])
 
     running.await_answer("c-chief-0", "c-worker-1")
+    (host,) = running.hosts(["c-worker-1"])
+    eventually(
+        lambda: (running.resolve("c-chief-0", [host])[host], [running.ip("c-worker-1")]),
+        lambda found: found[0] == found[1],
+        what="the name gives the new pod's IP only",
+    )
     running.await_ready("c")
     told = eventually(
         lambda: json.loads(running.read("c-chief-0")), lambda told: told != view, what="the chief reads of the new pod"
@@ -64,21 +70,6 @@ def test_deleted_pod_comes_back_at_its_address(running):
     assert told == view
     assert running.declared("c-worker-0") == declared
     assert {name: running.uids()[name] for name in OTHERS} == {name: uids[name] for name in OTHERS}
-
-
-def test_name_of_a_replaced_pod_gives_the_new_ip_only(running):
-    uid = running.uids()["c-worker-1"]
-    host = running.hosts(["c-worker-1"])[0]
-    assert running.resolve("c-chief-0", [host]) == {host: [running.ip("c-worker-1")]}
-
-    running.delete(PODS, "c-worker-1")
-    running.await_replaced("c-worker-1", uid)
-
-    eventually(
-        lambda: (running.resolve("c-chief-0", [host])[host], [running.ip("c-worker-1")]),
-        lambda found: found[0] == found[1],
-        what="the name gives the new pod's IP",
-    )
 
 
 @pytest.mark.alone

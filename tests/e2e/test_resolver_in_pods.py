@@ -1,4 +1,4 @@
-"""The resolver in pods: failing GPUs, and the snippets of docs/how-to/write-a-program.md."""
+"""The snippets of docs/how-to/write-a-program.md that need a cluster."""
 
 from __future__ import annotations
 
@@ -10,45 +10,10 @@ from typing import Any
 
 import pytest
 from live_world import LiveWorld
-from resize_programs import COUNT_AND_WARNINGS
 from support.guide import snippets
-from support.waiting import eventually
 from support.world import task_names
-from task_programs import pod_template
 
-GPU = "nvidia.com/gpu"
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-program.md"
-
-
-@pytest.fixture
-def granted(world: LiveWorld, two_gpus: None) -> LiveWorld:  # noqa: ARG001 - skips where there are none
-    """A running task with two GPUs."""
-    template = pod_template(world.image, resources={"limits": {GPU: 2}})
-    world.launch("c", {"worker": {"template": template}})
-    world.await_ready("c")
-    return world
-
-
-@pytest.mark.alone
-def test_lost_device_is_warned_of(granted, fake_devices):
-    """Two granted GPUs count without a warning; if one fails, a warning has both numbers."""
-    first, second = granted.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
-    assert first != second
-    assert granted.python("c-worker-0", COUNT_AND_WARNINGS) == [{"GPU": 2}, []]
-
-    fake_devices.sicken(first)
-    _, told = eventually(
-        lambda: granted.python("c-worker-0", COUNT_AND_WARNINGS),
-        lambda found: found[0] == {"GPU": 1},
-        what="one GPU is left",
-    )
-
-    (warning,) = told
-    assert "has 1 healthy GPU devices" in warning
-    assert "2 can be used in this process" in warning
-
-
-# The guide's snippets that need a cluster.
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from live_world import VIEW, LiveWorld
+from live_world import LiveWorld
 from support.objects import Object
 from support.world import task_names
 from task_programs import pod_template
@@ -43,45 +43,6 @@ def running(shared_world: LiveWorld, kubectl) -> LiveWorld:
 
 def addresses(world: LiveWorld, *pods: str) -> list[str]:
     return [world.address(pod) for pod in pods]
-
-
-def test_ready_means_that_every_pod_is(running):
-    """When ``kubectl wait`` returns, all pods of the cluster exist and are ready, and the status says so."""
-    from live_world import is_pod_ready
-
-    status = running.status("c")
-
-    assert {name: is_pod_ready(pod) for name, pod in running.pods().items()} == dict.fromkeys(TASKS, True)
-    assert (status["readyTasks"], status["epoch"], status["accelerators"]) == (4, 1, 0)
-    assert {job: (s["replicas"], s["created"], s["ready"]) for job, s in status["jobs"].items()} == {
-        "chief": (1, 1, 1),
-        "worker": (2, 2, 2),
-        "ps": (1, 1, 1),
-    }
-
-
-def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
-    """``kubectl get tfc`` prints the count of ready tasks and the reason; with ``-o wide`` the epoch, too."""
-    tables = [
-        kubectl("-n", running.namespace, "get", "tfc", "c", *wide).stdout.splitlines() for wide in ((), ("-o", "wide"))
-    ]
-    short, header = (table[0].split() for table in tables)
-    # These columns are empty for a cluster without a queue that does not wait.
-    shown = [name for name in header if name not in {"QUEUE", "WAITING"}]
-    row = dict(zip(shown, tables[1][1].split(), strict=True))
-
-    assert short == ["NAME", "TASKS", "READY", "REASON", "RESTARTS", "AGE"]
-    assert header == [*short, "ACCELERATORS", "QUEUE", "WAITING", "EPOCH"]
-    assert row | {"AGE": ""} == {
-        "NAME": "c",
-        "TASKS": "4",
-        "READY": "4",
-        "REASON": "AllTasksReady",
-        "RESTARTS": "0",
-        "ACCELERATORS": "0",
-        "EPOCH": "1",
-        "AGE": "",
-    }
 
 
 @pytest.mark.parametrize("caller", TASKS)
@@ -122,25 +83,9 @@ def shown(world: LiveWorld, pod: str) -> Object:
     return json.loads(world.run(pod, "python3", "-m", "tfcluster_resolver", "show", "--json"))
 
 
-def test_resolver_in_the_pod_adds_the_task_itself(running):
-    """``show --json`` in a filtered worker lists the tasks of its view and, by its index, the worker itself."""
-    assert shown(running, "c-worker-0")["jobs"] == {
-        "chief": addresses(running, "c-chief-0"),
-        "ps": addresses(running, "c-ps-0"),
-        "worker": addresses(running, "c-worker-0"),
-    }
-
-
 def test_resolver_in_the_pod_reads_the_tasks_own_file(running):
     """``show --json`` of a task with its own filters lists the tasks that they show, and the task itself."""
     assert shown(running, "c-worker-1")["jobs"] == {
         "ps": addresses(running, "c-ps-0"),
         "worker": addresses(running, "c-worker-0", "c-worker-1"),
     }
-
-
-def test_resolver_in_the_pod_says_who_it_is(running):
-    told = shown(running, "c-ps-0")
-
-    assert told["task"] == {"job": "ps", "index": 0, "address": running.address("c-ps-0")}
-    assert told["epoch"] == json.loads(running.read("c-ps-0", VIEW))["epoch"] == 1

@@ -68,17 +68,6 @@ def test_unready_pod_can_be_evicted(world, kubelet):
     assert evict(world, "c-worker-0")
 
 
-def test_budget_follows_the_declaration(world, kubelet):
-    launch_running(world, kubelet, "c", {"worker": keeping("50%", replicas=2)})
-    assert least(world) == {"c-worker": 1}
-    world.edit("c", {"jobs": {"worker": {"replicas": 4}}})
-    eventually(lambda: least(world) == {"c-worker": 2}, what="half of four are kept")
-    world.delete(DISRUPTION_BUDGETS, "c-worker")
-    eventually(lambda: least(world) == {"c-worker": 2}, what="it is made again")
-    world.edit("c", {"jobs": {"worker": {"disruptionBudget": None}}})
-    eventually(lambda: not least(world), what="it is deleted")
-
-
 def test_suspension_and_end_are_held_up_by_no_budget(world, kubelet):
     """The operator deletes pods and evicts none; a finished cluster does not have a budget."""
     launch_running(world, kubelet, "c", {"chief": keeping(1, replicas=1), "ps": keeping("100%")}, cleanPodPolicy="None")

@@ -90,22 +90,6 @@ def test_whole_cluster_is_seen_though_tasks_are_filtered(world, ask):
     assert (resolver.rpc_layer, resolver.membership().view.namespace) == ("grpc", world.namespace)
 
 
-def test_views_that_show_parts_are_put_together(world, ask):
-    """If no task sees a whole job, the parts that different tasks see are combined."""
-    publish(
-        world,
-        {
-            "worker": {
-                "replicas": 3,
-                "deviceFilters": ["/job:worker/task:0"],
-                "taskDeviceFilters": {"1": ["/job:worker/task:2"]},
-            },
-            "ps": {"deviceFilters": ["/job:worker/task:1"]},
-        },
-    )
-    assert ask().cluster_spec().as_dict() == {"worker": addresses(world, "worker", 3)}
-
-
 def test_answers_are_fresh_and_a_snapshot_stays(world, ask):
     publish(world, FILTERED)
     resolver = ask()

@@ -10,13 +10,11 @@ import pytest
 from support.audit import AuditLog, Request
 from support.control_planes import administrator_of, namespace_on, operator_on
 from support.metrics import Scrape
-from support.objects import POD_GROUPS, PODS, PRIORITY_CLASSES, Object, Objects
+from support.objects import POD_GROUPS, PRIORITY_CLASSES, Object, Objects
 from support.operator_process import OperatorProcess
 from support.rbac import OPERATOR_RULES, OPERATOR_USER
 from support.waiting import eventually
 from support.world import World
-
-from tfcluster import Client
 
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
@@ -149,29 +147,6 @@ def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
     assert placed(gangs, "c") >= members
 
 
-def test_lost_tasks_of_a_running_gang_come_back_one_by_one(gangs):
-    """Two are lost, and another pod takes the room of one: the other one does not wait for both."""
-    gangs.launch("c", {"worker": asking(4)}, scheduling=GANG)
-    await_ready(gangs, "c")
-    resources = {"resources": {"limits": {GPU: "2"}}}
-    thief = {"containers": [{"name": "t", "image": "i", **resources}], "priorityClassName": "system-cluster-critical"}
-    lost = {name: gangs.uid(name) for name in ("c-worker-1", "c-worker-2")}
-    gangs.objects.create(PODS, gangs.namespace, {"metadata": {"name": "thief"}, "spec": thief})
-    for name in lost:
-        gangs.delete(PODS, name)
-
-    def back() -> set[str]:
-        return {name for name in placed(gangs, "c") if gangs.uid(name) not in lost.values()}
-
-    eventually(back, lambda found: len(found) == 3, what="three of four run again")
-    pods = gangs.pods_of("c")
-    assert all(
-        "schedulingGroup" not in pods[name]["spec"]
-        for name in lost
-        if name in pods and pods[name]["metadata"]["uid"] != lost[name]
-    )
-
-
 def test_waiting_gang_survives_the_end_of_its_group(gangs):
     """Kubernetes keeps the deleted PodGroup while its pods wait: they are re-created with another one."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
@@ -216,38 +191,6 @@ def test_waiting_gang_gets_another_priority(gangs, priorities):
     )
     gangs.scale("c", replicas=4)
     await_ready(gangs, "c")
-
-
-def test_gang_that_is_given_up_takes_what_there_is(gangs):
-    """Pods that wait together are replaced with pods that wait independently."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
-    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
-    gangs.edit("c", {"scheduling": None})
-    eventually(lambda: len(placed(gangs, "c")), lambda count: count == 4, what="as many run as there is room for")
-
-    eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
-
-
-def test_gang_that_gives_up_tries_again_when_it_is_resumed(gangs, server):
-    """Its pods are deleted because they do not fit; the command that resumes a suspended cluster starts it."""
-    gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
-    await_ready(gangs, "first")
-    limited = {"gang": {"timeoutSeconds": 3, "onTimeout": "Suspend"}}
-    gangs.launch("second", {"worker": asking(3)}, scheduling=limited)
-
-    gangs.await_condition("second", "Suspended", status="True", reason="GangTimeout")
-    eventually(lambda: gangs.pods_of("second"), lambda pods: not pods, what="its pods are gone")
-    assert gangs.condition("second", "Stalled")["status"] == "True"
-    said = "Insufficient nvidia.com/gpu"
-    eventually(lambda: [one for one in gangs.events("second") if said in one["message"]], what="an event says why")
-    gangs.remove("first")
-    eventually(lambda: gangs.pods_of("first"), lambda pods: not pods, what="there is room")
-    assert gangs.condition("second", "Suspended")["status"] == "True"
-
-    with Client.connect(kubeconfig=server.kubeconfig, namespace=gangs.namespace) as connected:
-        connected.resume("second")
-    await_ready(gangs, "second")
-    assert groups(gangs) == {"second.1": 3}
 
 
 def test_deleted_cluster_leaves_no_group(gangs):

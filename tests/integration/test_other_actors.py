@@ -1,7 +1,6 @@
 """Other actors of a real cluster that change the operator's objects and requests.
 
-A policy engine, a mesh, a quota, an unavailable webhook and a user with kubectl: only a real API server shows their
-effect.
+A policy engine, a mesh and an unavailable webhook: only a real API server shows their effect.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 from support.audit import AuditLog
 from support.kubernetes_minor import require_kubernetes
-from support.lives import await_another_pass, await_asked_to_go, await_pods_left, confirm_ends, launch_running, uids_of
+from support.lives import await_another_pass, await_asked_to_go, launch_running, uids_of
 from support.manifests import IMAGE, pod_template
-from support.objects import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, Kind, Object
+from support.objects import PODS, Kind, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
@@ -129,30 +128,13 @@ def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
     assert mutated.uid("c-worker-0") == uids["c-worker-0"]
 
 
-def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
-    """With a full quota, ps 1 and worker 4 become ps 4 and worker 1: workers are deleted despite rejected ps."""
-    world.objects.create(
-        RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "five"}, "spec": {"hard": {"pods": "5"}}}
-    )
-    eventually(lambda: (world.get(RESOURCE_QUOTAS, "five") or {}).get("status", {}).get("used"), what="it is counted")
-    launch_running(world, kubelet, "c", {"ps": {"replicas": 1}, "worker": {"replicas": 4}})
-    world.await_condition("c", "Ready", status="True")
-    world.edit("c", {"jobs": {"ps": {"replicas": 4}, "worker": {"replicas": 1}}})
-    refused = world.await_condition("c", "Ready", status="False", reason="Rejected")
-    assert "exceeded quota: five" in refused["message"]
-    names = task_names("c", ps=4, worker=1)
-    await_pods_left(world, kubelet, "c", names)
-    kubelet.run(*names)
-    assert world.await_condition("c", "Ready", status="True")["observedGeneration"] == 2
-
-
 @contextmanager
-def dead_webhook(world: World, resource: str) -> Iterator[None]:
-    """Make the creation of a resource in the namespace depend on a webhook that does not respond."""
+def dead_webhook(world: World) -> Iterator[None]:
+    """Make the creation of pods in the namespace depend on a webhook that does not respond."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # it never listens
         name = world.namespace
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
         webhook = {
             "name": "policy.example.test",
             "clientConfig": {"url": f"https://127.0.0.1:{nobody.getsockname()[1]}/"},
@@ -165,19 +147,15 @@ def dead_webhook(world: World, resource: str) -> Iterator[None]:
         }
         world.objects.create(WEBHOOKS, "", {"metadata": {"name": name}, "webhooks": [webhook]})
         try:
-            eventually(lambda: refusal_of_a_dry_run(world, resource), what="the webhook is in force")
+            eventually(lambda: refusal_of_a_dry_run(world), what="the webhook is in force")
             yield
         finally:
             world.objects.delete(WEBHOOKS, "", name)
 
 
-def refusal_of_a_dry_run(world: World, resource: str) -> str:
-    kind = {"pods": PODS, "configmaps": CONFIG_MAPS}[resource]
-    body: Object = {"metadata": {"name": "dry"}}
-    if kind is PODS:
-        body["spec"] = {"containers": [{"name": "dry", "image": IMAGE}]}
+def refusal_of_a_dry_run(world: World) -> str:
     try:
-        world.objects.request("POST", kind.path(world.namespace) + "?dryRun=All", body)
+        dry_run(world)
     except ApiException as error:
         return error.body if error.status == 500 else ""
     return ""
@@ -187,7 +165,7 @@ def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
     """While an unavailable webhook rejects pods, the status has its message, at the new generation."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
-    with dead_webhook(world, "pods"):
+    with dead_webhook(world):
         world.delete(PODS, "c-worker-0")
         kubelet.stop("c-worker-0")
         generation = world.edit("c", {"jobs": {"worker": {"replicas": 3}, "ps": {"replicas": 1}}})
@@ -205,40 +183,6 @@ def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
     world.await_pods_of("c", task_names("c", worker=3, ps=1))
     kubelet.run(*task_names("c", worker=3))
     world.await_condition("c", "Ready", status="True")
-
-
-def test_dead_webhook_of_config_maps_holds_up_the_new_job_alone(world, kubelet):
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
-    world.await_condition("c", "Ready", status="True")
-    with dead_webhook(world, "configmaps"):
-        world.edit("c", {"jobs": {"ps": {"template": pod_template()}}})
-        told = world.await_condition("c", "Ready", status="False", reason="RequestFailed")
-        assert "ConfigMap c-ps" in told["message"]
-        world.delete(PODS, "c-worker-0")
-        kubelet.stop("c-worker-0")
-        world.await_replaced("c-worker-0", uids["c-worker-0"])
-        assert world.uid("c-ps-0") is None
-    world.await_pods_of("c", task_names("c", worker=2, ps=1))
-
-
-def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}})
-    world.await_condition("c", "Ready", status="True")
-    world.objects.create(CONFIG_MAPS, world.namespace, {"metadata": {"name": "c-ps"}, "data": {"mine": "yes"}})
-    world.edit("c", {"jobs": {"ps": {"template": pod_template()}, "worker": {"replicas": 2}}})
-    told = world.await_condition("c", "NameConflict", status="True", reason="NameTaken")
-    assert "ConfigMap c-ps" in told["message"]
-    await_asked_to_go(world, "c-worker-2")
-    world.delete(PODS, "c-worker-0")
-    kubelet.fail("c-worker-1", exit_code=137)
-    confirm_ends(world, kubelet, "c")
-    for name in ("c-worker-0", "c-worker-1"):
-        world.await_replaced(name, uids[name])
-    assert world.uid("c-ps-0") is None
-    assert world.demand(CONFIG_MAPS, "c-ps")["data"] == {"mine": "yes"}
-    world.delete(CONFIG_MAPS, "c-ps")
-    world.await_pods_of("c", task_names("c", worker=2, ps=1))
-    world.await_condition("c", "NameConflict", status="False")
 
 
 def test_policy_that_removes_annotations_causes_back_off(world, audit):

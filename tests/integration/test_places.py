@@ -257,14 +257,3 @@ def test_invalid_scheduling_is_rejected_at_admission(home, scheduling, words):
     with pytest.raises(client.ApiException) as refused:
         home.launch("c", {"worker": worker}, scheduling=scheduling)
     assert words in str(refused.value.body).replace('\\"', '"')
-
-
-def test_conflicting_spread_rules_are_reported(home):
-    """The rules of the template and of spread contradict each other: no pod is created, the status has the reason."""
-    worker = asking(1, 0)
-    rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
-    worker["template"]["spec"]["topologySpreadConstraints"] = [rule]
-    home.launch("c", {"worker": worker}, scheduling={"spread": [{"topologyKey": HOST}]})
-    told = home.await_condition("c", "Ready", status="False", reason="InvalidSpec")["message"]
-    assert "spec.scheduling.spread has a rule with the same topologyKey kubernetes.io/hostname" in told
-    assert home.pods_of("c") == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,23 +13,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def _manifest() -> str:
     return re.search(r"```yaml\n(.*?)```", README, re.DOTALL).group(1)
-
-
-@pytest.mark.usefixtures("operator")
-def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
-    from support.objects import PODS
-    from support.waiting import eventually
-
-    applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=_manifest())
-    assert applied.returncode == 0, applied.stderr
-    manifest = yaml.safe_load(_manifest())
-    name, declared = manifest["metadata"]["name"], manifest["spec"]["jobs"]
-    expected = {f"{name}-{job}-{i}" for job, of in declared.items() for i in range(of.get("replicas", 1))}
-    eventually(
-        lambda: {pod["metadata"]["name"] for pod in objects.list(PODS, namespace)},
-        lambda names: names == expected,
-        what="the README's pods exist",
-    )
 
 
 def test_the_first_manifest_fits_thirty_lines() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES, Kind, Object
+from support.objects import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICES, Kind, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
@@ -154,18 +154,6 @@ def test_conflict_with_a_quota_is_a_reason_and_heals(world):
 
     world.await_pods(task_names("c", worker=4))
     world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
-
-
-@pytest.mark.server
-def test_conflict_with_pod_security_is_a_reason(world, objects):
-    objects.patch(
-        NAMESPACES, "", world.namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    )
-    world.launch("c", {"worker": {"replicas": 2}})
-
-    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
-
-    assert "PodSecurity" in condition["message"]
 
 
 @pytest.mark.server

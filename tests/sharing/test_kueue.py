@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,20 +96,12 @@ class Team:
         of_flavors = [
             {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]} for flavor, quota in quotas.items()
         ]
-        self.spec = {
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": of_flavors}],
-            **spec,
-        }
-        self.objects.create(CLUSTER_QUEUES, "", made("ClusterQueue", self.queue, spec=self.spec))
+        groups = [{"coveredResources": ["cpu"], "flavors": of_flavors}]
+        shape = {"namespaceSelector": {}, "resourceGroups": groups, **spec}
+        self.objects.create(CLUSTER_QUEUES, "", made("ClusterQueue", self.queue, spec=shape))
         self.objects.create(
             LOCAL_QUEUES, world.namespace, made("LocalQueue", "team", spec={"clusterQueue": self.queue})
         )
-
-    def change_quota(self, cpu: int) -> None:
-        flavors = [{"name": self.queue, "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
-        groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
-        self.objects.patch(CLUSTER_QUEUES, "", self.queue, {"spec": {"resourceGroups": groups}})
 
     def launch(
         self, name: str, workers: int, *, priority: str = "", queue: str = "team", least: int | None = None, **spec: Any
@@ -297,30 +287,6 @@ def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
     assert list(teams) == []
 
 
-def test_growth_that_is_preempted_leaves_later_growth_alone(home, kueue, urgent):
-    """Kueue evicts the larger one, and the job that was added after it keeps running."""
-    del kueue
-    teams = _team(home, 5, preemption={"withinClusterQueue": "LowerPriority"})
-    team = next(teams)
-    team.launch("c", 1)
-    team.await_ready("c")
-    for job, replicas in (("helper", 3), ("ps", 1)):
-        home.edit("c", {"jobs": {job: asking(replicas)}})
-        team.await_ready("c")
-    stays = {name: home.uid(name) for name in ("c-worker-0", "c-ps-0")}
-
-    team.launch("urgent", 3, priority=urgent)
-    team.await_ready("urgent")
-    team.await_waiting("c")
-    assert {name: home.uid(name) for name in home.pods_of("c")} == stays
-    team.await_used(5)
-
-    home.remove("urgent")
-    team.await_ready("c")
-    assert {name: home.uid(name) for name in stays} == stays
-    assert list(teams) == []
-
-
 def test_workload_that_is_deactivated_stops_the_cluster(team):
     """Until a user activates it again."""
     team.launch("c", 2)
@@ -434,78 +400,6 @@ def test_workers_run_in_the_rack_that_the_queue_has_chosen(home, kueue):
 
     assert eventually(successor, what="another pod runs") == chosen
     assert list(teams) == []
-
-
-def test_quota_that_is_lowered_holds_up_the_next(team):
-    """Running tasks continue, as in Kueue; nothing more is admitted."""
-    team.launch("c", 3)
-    team.await_ready("c")
-    team.change_quota(2)
-    team.launch("next", 1)
-    team.await_waiting("next")
-    team.await_used(3)
-
-    team.world.remove("c")
-    team.await_ready("next")
-
-
-def test_operator_that_was_away_takes_in_what_was_decided(team, running, urgent):
-    """It is killed while Kueue evicts and admits."""
-    del urgent
-    team.launch("c", 3)
-    team.await_ready("c")
-    team.launch("next", 3)
-    team.await_waiting("next")
-    running.kill()
-    team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": False}})
-    running.start()
-
-    eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="the pods of the evicted one are gone")
-    team.await_ready("next")
-
-
-def test_twenty_clusters_share_a_queue(home, kueue):
-    """Each of two or three CPUs, on a queue of five: the quota is never exceeded, and each runs eventually."""
-    del kueue
-    teams = _team(home, 5)
-    team = next(teams)
-    most, stop = [0], threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            pods = team.objects.list(PODS, home.namespace)
-            most.append(sum(one["status"].get("phase") not in {"Succeeded", "Failed"} for one in pods))
-            time.sleep(0.05)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    names = [f"c{number:02}" for number in range(20)]
-    for number, name in enumerate(names):
-        team.launch(name, 2 + number % 2)
-    waiting = set(names)
-
-    def having_their_turn() -> set[str]:
-        return {name for name in waiting if home.condition(name, "Ready").get("status") == "True"}
-
-    try:
-        while waiting:
-            for name in eventually(having_their_turn, what="somebody's turn"):
-                home.remove(name)
-                waiting.discard(name)
-    finally:
-        stop.set()
-        watching.join()
-    assert max(most) <= 5
-    assert list(teams) == []
-
-
-def test_deleted_cluster_leaves_nothing(team):
-    team.launch("c", 4)
-    team.await_ready("c")
-    team.world.remove("c")
-
-    eventually(team.workloads, lambda left: not left, what="the Workloads are gone")
-    team.await_used(0)
 
 
 def test_rights_on_workloads_are_all_used(team, server, everything, running):

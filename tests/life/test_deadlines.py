@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 
 import pytest
 from support import clock
-from support.lives import await_another_pass, await_pods_left, launch_running, uids_of
+from support.lives import await_another_pass, await_pods_left, launch_running
 from support.objects import TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
-from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -73,19 +72,6 @@ def test_deadline_fires_by_itself(world, kubelet):
     await_pods_left(world, kubelet, "runs", [])
     await_pods_left(world, kubelet, "pends", [])
     assert world.condition("fails", "Succeeded")["status"] == "False"
-
-
-def test_deadline_counts_from_the_first_start(world, operator):
-    world.launch("c", {"worker": {}})
-    started = world.await_settled("c")["status"]["startTime"]
-    operator.kill()
-    limit = set_deadline(world, "c")["c"]
-    operator.start()
-
-    status = world.await_ended("c", "Failed", "DeadlineExceeded")
-
-    assert status["startTime"] == started
-    assert limit <= ran_for(status)
 
 
 def test_deadline_that_passes_without_an_operator_fires_at_its_start(world, operator, kubelet):
@@ -205,16 +191,3 @@ def test_ttl_takes_everything_along(world, kubelet):
         lambda left: not left,
         what="nothing is left",
     )
-
-
-def test_recreated_cluster_gets_a_fresh_ttl(world, kubelet):
-    launch_running(world, kubelet, "c", {"worker": {}}, ttlSecondsAfterFinished=0)
-    kubelet.succeed("c-worker-0")
-    world.await_removed("c")
-
-    world.launch("c", {"worker": {"replicas": 2}}, ttlSecondsAfterFinished=0)
-    world.await_pods_of("c", task_names("c", worker=2))
-    await_another_pass(world, "c")
-
-    assert len(uids_of(world, "c")) == 2
-    assert world.condition("c", "Succeeded")["status"] == "False"

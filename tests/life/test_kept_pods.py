@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from support.lives import await_another_pass, launch_running
-from support.manifests import pod_template, tfcluster
+from support.lives import launch_running
+from support.manifests import tfcluster
 from support.objects import PODS, RESOURCE_QUOTAS
 from support.waiting import eventually
 from support.world import World, task_names
@@ -105,19 +105,6 @@ def test_what_is_declared_decides_what_stays(world, kubelet):
     world.await_pods_of("c", ["c-worker-0-r2"])
 
 
-@pytest.mark.usefixtures("operator")
-@pytest.mark.parametrize(("policy", "left"), [("All", []), ("Running", ["c-worker-0"]), ("None", ["c-worker-0"])])
-def test_clean_up_treats_kept_pods_as_ended_ones(world, kubelet, policy, left):
-    """All deletes kept pods, the other policies keep them, as they keep the pod that ended the cluster."""
-    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1, cleanPodPolicy=policy)
-    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
-
-    kubelet.succeed("c-worker-0-r1")
-    world.await_ended("c", "Succeeded")
-
-    world.await_pods_of("c", [*left, *(["c-worker-0-r1"] if left else [])])
-
-
 @pytest.mark.server
 @pytest.mark.usefixtures("operator")
 def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
@@ -140,57 +127,3 @@ def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
     kubelet.run(*(name for name in pods if name != "c-worker-1"))
     world.await_condition("c", "Ready", status="True")
     assert world.status("c")["restarts"] == 1
-
-
-@pytest.mark.usefixtures("operator")
-def test_another_pod_of_the_next_name_is_left_alone(world, kubelet):
-    """NameConflict names it, and the task continues when that pod is deleted."""
-    world.objects.create(PODS, world.namespace, {"metadata": {"name": "c-worker-0-r1"}, **pod_template()})
-    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
-
-    kubelet.fail("c-worker-0")
-    conflict = world.await_condition("c", "NameConflict", status="True")
-    assert "Pod c-worker-0-r1 exists" in conflict["message"]
-    assert kept(world) == {"c-worker-0"}
-    world.objects.delete(PODS, world.namespace, "c-worker-0-r1", grace_seconds=0)
-
-    world.await_condition("c", "NameConflict", status="False")
-    world.await_pods_of("c", ["c-worker-0", "c-worker-0-r1"])
-    assert world.status("c")["restarts"] == 1
-
-
-@pytest.mark.usefixtures("operator")
-def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
-    """While it terminates, the new cluster creates no pod for the task, although the first name is free."""
-    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
-    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
-    old = world.demand(PODS, "c-worker-0-r1")["metadata"]["uid"]
-    world.remove("c")
-    world.await_removed("c")
-    world.launch("c", {"worker": {}}, failedPodsHistoryLimit=1)
-    eventually(lambda: "c-worker-0" not in world.pods(), what="what was kept goes with its cluster")
-
-    world.await_condition("c", "Ready", status="False", reason="WaitingForPredecessor")
-    eventually(
-        lambda: world.condition("c", "Ready")["message"], lambda told: "c-worker-0-r1" in told, what="the pod is named"
-    )
-    await_another_pass(world, "c")
-    assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == {"c-worker-0-r1": old}
-    kubelet.stop("c-worker-0-r1")
-
-    world.await_pods_of("c", ["c-worker-0"])
-
-
-@pytest.mark.usefixtures("operator")
-def test_edited_kept_marks_are_restored(world, kubelet):
-    """A kept pod gets its mark back, and a running pod loses one: otherwise its failure would not be counted."""
-    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
-    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
-
-    world.patch(PODS, "c-worker-0", {"metadata": {"labels": {KEPT: None}}})
-    world.patch(PODS, "c-worker-0-r1", {"metadata": {"labels": {KEPT: "true"}}})
-    await_kept(world, "c-worker-0")
-    kubelet.fail("c-worker-0-r1")
-
-    world.await_pods_of("c", ["c-worker-0-r1", "c-worker-0-r2"])
-    assert world.status("c")["restarts"] == 2

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from support.kstatus_verdicts import judge
-from support.lives import launch_running
 from support.manifests import tfcluster
 from support.objects import TFCLUSTERS, Object, Objects
 from support.waiting import eventually
@@ -127,27 +126,3 @@ def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded")
     assert verdict(world.cluster("c")) == "Current"
-
-
-@pytest.mark.usefixtures("operator")
-def test_failed_training_is_failed(world: World, kubelet) -> None:
-    """A permanently failed cluster does not keep a pipeline waiting."""
-    launch_running(world, kubelet, "c", {"worker": {"restartPolicy": "Never"}})
-    await_verdict(world, "c", "Current")
-
-    kubelet.fail("c-worker-0")
-    world.await_ended("c", "Failed")
-
-    assert verdict(world.cluster("c")) == "Failed"
-
-
-@pytest.mark.usefixtures("operator")
-def test_suspended_cluster_is_in_progress(world: World, kubelet) -> None:
-    """A suspended cluster is not done: pipelines wait until it is resumed."""
-    launch_running(world, kubelet, "c", {"worker": {}})
-    await_verdict(world, "c", "Current")
-
-    world.edit("c", {"suspend": True})
-    world.await_condition("c", "Ready", status="False", reason="Suspended")
-
-    assert verdict(world.cluster("c")) == "InProgress"

@@ -103,24 +103,6 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
     assert deleted == task_names("c", worker=4)[::-1]
 
 
-def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
-    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 5}}, updateStrategy=strategy)
-    world.await_condition("c", "Ready", status="True")
-
-    edit_template(world, "c", image=NEW)
-    first = task_names("c", worker=5)[2:]
-    await_asked_to_go(world, *first)
-    await_another_pass(world, "c")
-    assert going(world, "c") == first
-    await_all_replaced(world, kubelet, "c", {n: uids[n] for n in first})
-    kubelet.run(*first)
-    await_asked_to_go(world, "c-worker-0", "c-worker-1")
-    await_all_replaced(world, kubelet, "c", {n: uids[n] for n in ("c-worker-0", "c-worker-1")})
-
-    world.await_condition("c", "UpToDate", status="True")
-
-
 def test_rolling_update_that_stalls_says_so_and_can_be_corrected(world, kubelet):
     """An update whose new pod does not become ready stops with a reason; a correction replaces that pod first."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
@@ -157,26 +139,6 @@ def await_asked_to_go_and_confirm(world: World, kubelet, pod: str, image: str) -
         return "" if found is None else found["spec"]["containers"][0]["image"]
 
     eventually(probe, lambda found: found == image, what=f"{pod} is made from the corrected template")
-
-
-def test_rolling_update_undone_before_it_ends(world, kubelet):
-    """An edit that is reverted during the update keeps the untouched pods and replaces the others."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
-    world.await_condition("c", "Ready", status="True")
-    edit_template(world, "c", image=NEW)
-    await_asked_to_go(world, "c-worker-2")
-    kubelet.stop("c-worker-2")
-    await_new(world, "c-worker-2", NEW)
-    kubelet.run("c-worker-2")
-    await_asked_to_go(world, "c-worker-1")
-    edit_template(world, "c", image=IMAGE)
-    kubelet.stop("c-worker-1")
-    await_new(world, "c-worker-1", IMAGE)
-    kubelet.run("c-worker-1")
-    await_asked_to_go_and_confirm(world, kubelet, "c-worker-2", IMAGE)
-
-    world.await_condition("c", "UpToDate", status="True")
-    assert world.uid("c-worker-0") == uids["c-worker-0"]
 
 
 def test_on_delete_waits_for_deletion_of_the_pods(world, kubelet):
@@ -301,34 +263,3 @@ def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, aud
     assert sorted(deletions) == ["c-worker-1", "c-worker-2"]
     assert all(w.received > told and marked + 3 <= w.received.timestamp() < marked + 5 for w in deletions.values())
     world.await_event("c", "Draining")
-
-
-def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
-    """A task that is added again during its drain keeps its pod, and the mark is removed."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "drainTimeoutSeconds": 600}})
-    world.scale("c", replicas=1)
-    eventually(
-        lambda: world.demand(PODS, "c-worker-1")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),
-        what="the surplus pod is marked",
-    )
-    world.scale("c", replicas=2)
-    eventually(
-        lambda: world.demand(PODS, "c-worker-1")["metadata"]["annotations"].get("tfcluster.dev/surplus-since", ""),
-        lambda mark: not mark,
-        what="the mark is gone",
-    )
-
-    assert uids_of(world, "c") == uids
-
-
-def test_completed_tasks_are_not_rolled(world, kubelet):
-    """A new template does not change the pods of completed tasks: their logs stay, and they do not run again."""
-    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
-    kubelet.succeed("c-worker-0")
-    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
-
-    edit_template(world, "c", image=NEW)
-    await_all_replaced(world, kubelet, "c", {"c-worker-1": uids["c-worker-1"]})
-
-    world.await_condition("c", "UpToDate", status="True")
-    assert world.uid("c-worker-0") == uids["c-worker-0"]

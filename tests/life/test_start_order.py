@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.lives import await_another_pass, await_pods_left
 from support.objects import PODS
 from support.world import task_names
 
@@ -48,62 +47,3 @@ def test_start_is_not_taken_back(world, kubelet, operator):
 
     world.await_pods_of("c", task_names("c", ps=2, worker=2))
     assert world.uid("c-worker-0") == workers["c-worker-0"]["metadata"]["uid"]
-
-
-def test_start_in_a_chain(world, kubelet):
-    """Evaluator after chief after worker after ps: each when the previous one is ready; 0 tasks block none."""
-    jobs = {
-        "ps": {},
-        "worker": {"replicas": 0, "maxReplicas": 2, "startAfter": ["ps"]},
-        "chief": {"startAfter": ["worker", "ps"]},
-        "evaluator": {"startAfter": ["chief"]},
-    }
-    world.launch("c", jobs)
-    started: list[str] = []
-    for name in ("c-ps-0", "c-chief-0", "c-evaluator-0"):
-        started.append(name)
-        world.await_pods_of("c", started)
-        await_another_pass(world, "c")
-        assert sorted(world.pods_of("c")) == sorted(started)
-        kubelet.run(name)
-
-    world.await_condition("c", "Ready", status="True")
-
-
-def test_start_accepts_a_completed_task(world, kubelet):
-    """A task with exit code 0 counts as ready: jobs after a preparation job start when it is complete."""
-    world.launch("c", {"prepare": {"replicas": 2}, "worker": {"startAfter": ["prepare"]}})
-    world.await_pods_of("c", task_names("c", prepare=2))
-    kubelet.succeed("c-prepare-0")
-    kubelet.run("c-prepare-1")
-
-    world.await_pods_of("c", task_names("c", prepare=2, worker=1))
-
-
-def test_start_is_awaited_again_after_a_resume(world, kubelet):
-    world.launch("c", AFTER_PS)
-    world.await_pods_of("c", task_names("c", ps=2))
-    kubelet.run(*task_names("c", ps=2))
-    world.await_pods_of("c", task_names("c", ps=2, worker=2))
-    world.edit("c", {"suspend": True})
-    await_pods_left(world, kubelet, "c", [])
-    world.edit("c", {"suspend": False})
-
-    world.await_pods_of("c", task_names("c", ps=2))
-    world.await_condition("c", "Ready", status="False", reason="WaitingForJob")
-    kubelet.run(*task_names("c", ps=2))
-    world.await_pods_of("c", task_names("c", ps=2, worker=2))
-
-
-def test_start_of_added_tasks_is_not_held_back(world, kubelet):
-    """Added workers start immediately although a ps is not ready: their job has started."""
-    jobs = {**AFTER_PS, "worker": {**AFTER_PS["worker"], "maxReplicas": 4}}
-    world.launch("c", jobs)
-    world.await_pods_of("c", task_names("c", ps=2))
-    kubelet.run(*task_names("c", ps=2))
-    world.await_pods_of("c", task_names("c", ps=2, worker=2))
-    kubelet.unready("c-ps-0")
-
-    world.scale("c", replicas=4)
-
-    world.await_pods_of("c", task_names("c", ps=2, worker=4))

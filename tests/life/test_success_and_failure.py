@@ -7,15 +7,13 @@ from support.lives import (
     await_all_replaced,
     await_another_pass,
     await_pods_left,
-    confirm_ends,
     launch_running,
     uids_of,
 )
 from support.manifests import pod_template
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
-from support.waiting import eventually
-from support.world import World, task_names
+from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -142,16 +140,6 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
     }
 
 
-def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
-    """A chief that fails permanently fails the cluster, although all workers succeeded long before."""
-    launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 2}})
-    kubelet.succeed(*task_names("c", worker=2))
-    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="both workers are complete")
-    kubelet.fail("c-chief-0")
-
-    world.await_ended("c", "Failed", "TaskFailed")
-
-
 def test_edit_after_the_end_is_ignored_and_reported(world, kubelet, operator):
     """Scaling, a new template and suspend do not affect a finished cluster, and Ready and Suspended say so."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
@@ -216,36 +204,6 @@ def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
     assert world.demand(PODS, "c-chief-0")["metadata"].get("deletionTimestamp") is None
 
 
-def test_clean_pod_policy_after_failure(world, kubelet):
-    """The policy is the same after a failure: None keeps the pods after a used-up limit, also running ones."""
-    wanted = {"Running": ["worker-1"], "All": [], "None": ["worker-0", "worker-1"]}
-    for policy in wanted:
-        name = policy.lower()
-        launch_running(world, kubelet, name, {"worker": {"replicas": 2}}, cleanPodPolicy=policy, backoffLimit=0)
-        kubelet.fail(f"{name}-worker-1")
-
-    for policy, left in wanted.items():
-        name = policy.lower()
-        world.await_ended(name, "Failed", "BackoffLimitExceeded")
-        await_pods_left(world, kubelet, name, [f"{name}-{task}" for task in left])
-    await_another_pass(world, *(policy.lower() for policy in wanted))
-
-    for policy, left in wanted.items():
-        name = policy.lower()
-        assert sorted(world.pods_of(name)) == [f"{name}-{task}" for task in left]
-
-
-def test_clean_up_survives_a_crash(world, kubelet, operator):
-    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}})
-    kubelet.succeed("c-chief-0")
-    world.await_ended("c", "Succeeded")
-    operator.kill()
-    confirm_ends(world, kubelet, "c")
-    operator.start()
-
-    await_pods_left(world, kubelet, "c", ["c-chief-0"])
-
-
 def test_end_has_one_event(world, kubelet):
     """The end has its own event: Normal for success, a Warning for failure."""
     launch_running(world, kubelet, "good", {"worker": {}})
@@ -296,22 +254,3 @@ def test_managed_by_another_is_left_alone(world, audit):
     ours = max(i for i, r in enumerate(requests) if (r.verb, r.target) == ("create", "tfclusters"))
     assert [str(r) for r in requests[:ours] if r.user == OPERATOR_USER and r.is_write] == []
     assert [r.name for r in requests[ours:] if (r.verb, r.target) == ("create", "pods")] != []
-
-
-def test_deleted_pods_of_a_finished_cluster_stay_deleted(world, kubelet):
-    launch_running(world, kubelet, "c", {"chief": {}, "worker": {}}, cleanPodPolicy="None")
-    kubelet.succeed("c-chief-0")
-    world.await_ended("c", "Succeeded")
-
-    for name in task_names("c", chief=1, worker=1):
-        world.delete(PODS, name)
-    await_pods_left(world, kubelet, "c", [])
-    await_another_pass(world, "c")
-
-    assert world.pods_of("c") == {}
-    eventually(lambda: created(world, "c"), lambda count: count == 0, what="the status knows")
-    assert world.condition("c", "Succeeded")["status"] == "True"
-
-
-def created(world: World, name: str) -> int:
-    return sum(job["created"] for job in world.status(name)["jobs"].values())

@@ -126,30 +126,20 @@ def test_suspended_by_a_dead_operators_orders(world, kubelet, operator):
     assert uids_of(world, "c") == uids
 
 
-def test_scale_while_suspended_takes_effect_on_resume(world):
-    """Scaling a suspended cluster publishes the new views immediately and creates the pods when it is resumed."""
+def test_edit_while_suspended_takes_effect_on_resume(world):
+    """Scaling publishes the new views immediately; the pods of the new template are created after the resume."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 6}}, suspend=True)
-    world.await_condition("c", "Suspended", status="True")
-
-    generation = world.scale("c", replicas=4)
-    world.await_status("c", lambda s: s["observedGeneration"] == generation, what="the edit was seen")
-    assert (len(world.view("c", "chief")["jobs"]["worker"]), world.pods_of("c")) == (4, {})
-    world.edit("c", {"suspend": False})
-
-    world.await_pods_of("c", task_names("c", chief=1, worker=4))
-
-
-def test_edit_of_a_template_while_suspended_takes_effect_on_resume(world):
-    world.launch("c", {"worker": {"replicas": 1}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "registry.test/train:2"}]}}
 
-    world.edit("c", {"jobs": {"worker": {"template": template}}})
+    generation = world.edit("c", {"jobs": {"worker": {"replicas": 4, "template": template}}})
+    world.await_status("c", lambda s: s["observedGeneration"] == generation, what="the edit was seen")
+    assert (len(world.view("c", "chief")["jobs"]["worker"]), world.pods_of("c")) == (4, {})
     assert world.condition("c", "UpToDate")["status"] == "True"
     world.edit("c", {"suspend": False})
 
-    pods = world.await_pods_of("c", ["c-worker-0"])
-    assert pods["c-worker-0"]["spec"]["containers"][0]["image"] == "registry.test/train:2"
+    pods = world.await_pods_of("c", task_names("c", chief=1, worker=4))
+    assert pods["c-worker-3"]["spec"]["containers"][0]["image"] == "registry.test/train:2"
 
 
 #: Suspend x TTL x deadline: the fields, whether the cluster succeeds before it is suspended, and its end.

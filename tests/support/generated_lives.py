@@ -122,7 +122,6 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
             f"{wrong}\n  {case.generated.faults} {json.dumps(case.stored['spec'])[:700]}"
             for wrong in _judge(case, found, children)
         ]
-    findings.wrong += _unsettled(stored, kube)
     findings.pods += _one_pod_each(stored, kube)
     if missing := _wanted(_NEIGHBOUR, neighbour["spec"]) - children:
         findings.wrong.append(f"the neighbour lacks {missing}")
@@ -161,13 +160,9 @@ def _is_reported(found: Object) -> bool:
     return bool((found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"])
 
 
-def _condition(found: Object, kind: str) -> Object:
-    told = (found.get("status") or {}).get("conditions") or ()
-    return next((one for one in told if one["type"] == kind), {})
-
-
 def _ready(found: Object) -> Object:
-    return _condition(found, "Ready")
+    told = (found.get("status") or {}).get("conditions") or ()
+    return next((one for one in told if one["type"] == "Ready"), {})
 
 
 def _children(kube: MemoryKubernetes) -> set[tuple[str, str]]:
@@ -212,10 +207,7 @@ def _judge(case: Case, found: Object | None, children: set[tuple[str, str]]) -> 
 
 def _judge_accepted(case: Case, ready: Object, children: set[tuple[str, str]]) -> Iterator[str]:
     name, spec, reason = case.generated.name, case.stored["spec"], ready["reason"]
-    if case.generated.rival and reason == "NameTaken":
-        if "-b-c" not in ready["message"]:
-            yield f"{name} does not say which name is taken: {ready['message']}"
-    elif reason in {"DeadlineExceeded", "Deleting"} and _ends_at_once(spec):  # the second because of its TTL
+    if reason in {"DeadlineExceeded", "Deleting"} and _ends_at_once(spec):  # the second because of its TTL
         pass
     elif reason not in _USUAL:
         yield f"{name} was accepted and says {reason}: {ready['message']}"
@@ -226,19 +218,6 @@ def _judge_accepted(case: Case, ready: Object, children: set[tuple[str, str]]) -
 def _ends_at_once(spec: Any) -> bool:
     deadline = spec.get("activeDeadlineSeconds") if isinstance(spec, dict) else None
     return isinstance(deadline, int) and deadline < WITHIN
-
-
-def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
-    """Return the pairs that need the same name although neither reports it."""
-    taken = {
-        case.generated.name: _condition(found, "NameConflict").get("status")
-        for case in stored
-        if case.generated.rival and (found := kube.get("tfclusters", _NAMESPACE, case.generated.name)) is not None
-    }
-    for name, status in taken.items():
-        other = f"{name}-b"
-        if other in taken and {status, taken[other]} != {"False", "True"}:
-            yield f"of {name} and {other} not exactly one has a NameConflict: {taken}"
 
 
 def _wanted(name: str, spec: Any) -> set[tuple[str, str]]:

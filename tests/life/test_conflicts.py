@@ -61,16 +61,6 @@ def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, ki
     assert [w.code for w in written if w.code != 409] == [201]
 
 
-def test_conflict_over_one_pod_does_not_hold_up_the_others(world):
-    world.objects.create(PODS, world.namespace, foreign(PODS, "c-worker-1", {}))
-    world.launch("c", {"worker": {"replicas": 3}})
-    world.await_condition("c", "NameConflict", status="True")
-
-    eventually(
-        lambda: world.status("c")["jobs"]["worker"]["created"], lambda created: created == 2, what="two pods are ours"
-    )
-
-
 @pytest.mark.usefixtures("garbage_collector")
 def test_conflict_of_two_clusters_for_one_pod_name(world):
     """Job b_c of cluster a and job c of cluster a-b need the same pod name: the later one waits for the first."""
@@ -84,33 +74,6 @@ def test_conflict_of_two_clusters_for_one_pod_name(world):
 
     world.await_condition("a-b", "NameConflict", status="False")
     assert world.await_pods(["a-b-c-0"])["a-b-c-0"]["metadata"]["ownerReferences"][0]["name"] == "a-b"
-
-
-def test_conflict_of_one_cluster_does_not_block_others(world):
-    """While one cluster is blocked, another one of the namespace is created and scaled."""
-    world.objects.create(SERVICES, world.namespace, foreign(SERVICES, "stuck", {}))
-    world.launch("stuck", {"worker": {}})
-    world.await_condition("stuck", "NameConflict", status="True")
-
-    world.launch("c", {"worker": {"replicas": 1}})
-    world.await_settled("c")
-    world.scale("c", replicas=2)
-
-    world.await_settled("c")
-
-
-def test_conflict_with_a_pod_made_later_over_a_deleted_one(world):
-    """If another actor takes the name of a pod that was just deleted, its pod is left alone."""
-    world.launch("c", {"worker": {"replicas": 1}})
-    world.await_settled("c")
-    world.edit("c", {"suspend": True})
-    world.await_pods([])
-    before = essence(world.objects.create(PODS, world.namespace, foreign(PODS, "c-worker-0", {})))
-
-    world.edit("c", {"suspend": False})
-    world.await_condition("c", "NameConflict", status="True")
-
-    assert essence(world.get(PODS, "c-worker-0")) == before
 
 
 def test_foreign_pod_at_an_undeclared_index_is_not_a_conflict(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from support.lives import await_another_pass, launch_running
+from support.lives import await_another_pass
 from support.objects import NETWORK_POLICIES, RESOURCE_QUOTAS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -60,23 +60,6 @@ def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
 
     written = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     assert Counter((w.verb, w.target) for w in written) == {("patch", "tfclusters/status"): 1}
-
-
-def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world, kubelet):
-    """From one policy to one per job, with filters, with a separate task, and to none."""
-    launch_running(world, kubelet, "c", FILTERED, isolation={"mode": "Cluster"})
-    pods = {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()}
-    await_policies(world, "c")
-
-    world.edit("c", {"isolation": {"mode": "DeviceFilters"}})
-    await_policies(world, "c.chief", "c.ps", "c.worker")
-    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:worker"]}}}})
-    await_policies(world, "c.chief", "c.ps", "c.worker", "c.worker.1")
-    world.edit("c", {"isolation": {"mode": "None"}})
-    await_policies(world)
-    eventually(lambda: world.status("c"), lambda status: "isolation" not in status, what="nothing is closed any more")
-
-    assert {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()} == pods
 
 
 def test_scaling_does_not_write_policies(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from support.lives import await_pods_left, launch_running
+from support.lives import launch_running
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -14,14 +14,6 @@ from support.world import World, task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 JOBS = {"chief": {}, "worker": {"replicas": 3, "drainTimeoutSeconds": 600}}
-
-
-def views(world: World) -> dict[str, dict]:
-    return {job: world.view("c", job) for job in ("chief", "worker")}
-
-
-def leaving(world: World) -> list[dict]:
-    return [view.get("leaving", {}) for view in views(world).values()]
 
 
 def known_pods(world: World) -> dict:
@@ -36,46 +28,6 @@ def await_known(world: World, pods: dict[str, str]) -> None:
     """Wait until the chief's view names the pods, by index of the worker."""
     expected = {"worker": {name.rpartition("-")[2]: short(uid) for name, uid in pods.items() if "worker" in name}}
     eventually(lambda: known_pods(world), lambda known: known == expected, what="the chief knows the pods")
-
-
-def await_leaving(world: World, said: dict) -> None:
-    eventually(lambda: leaving(world), lambda found: found == [said, said], what=f"every view says {said} leaves")
-
-
-def test_a_pod_that_leaves_by_itself_is_not_waited_for(world, kubelet):
-    """Both can take ten minutes, but end early: they are deleted immediately, without a failure, and views say so."""
-    launch_running(world, kubelet, "c", JOBS)
-    world.await_condition("c", "Ready", status="True")
-
-    generation = world.scale("c", replicas=1)
-    await_leaving(world, {"worker": [[1, 3]]})
-    assert {view["epoch"] for view in views(world).values()} == {generation}
-    kubelet.fail("c-worker-2", exit_code=143)
-    await_pods_left(world, kubelet, "c", task_names("c", chief=1, worker=2))
-    await_leaving(world, {"worker": [[1, 2]]})
-    kubelet.succeed("c-worker-1")
-    await_pods_left(world, kubelet, "c", task_names("c", chief=1, worker=1))
-
-    await_leaving(world, {})
-    status = world.await_settled("c")["status"]
-    assert {view["epoch"] for view in views(world).values()} == {generation}
-    assert (status["restarts"], status["jobs"]["worker"]["succeeded"]) == (0, 0)
-    assert "Failed" not in {one["type"] for one in status["conditions"] if one["status"] == "True"}
-
-
-def test_who_left_and_is_declared_again_runs_again(world, kubelet):
-    """The end of a program with a notice to leave does not complete its task."""
-    uids = launch_running(world, kubelet, "c", JOBS)
-    world.scale("c", replicas=2)
-    eventually(
-        lambda: world.demand(PODS, "c-worker-2")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),
-        what="the surplus pod is marked",
-    )
-    kubelet.succeed("c-worker-2")
-    world.scale("c", replicas=3)
-
-    world.await_replaced("c-worker-2", uids["c-worker-2"])
-    assert world.await_settled("c")["status"]["jobs"]["worker"]["succeeded"] == 0
 
 
 def test_a_launch_tells_the_chief_once(world, audit):

@@ -12,7 +12,6 @@ from support.lives import (
     remembered,
     uids_of,
 )
-from support.manifests import pod_template
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -65,27 +64,6 @@ def test_restart_waits_and_says_until_when(world, kubelet):
     world.await_replaced("c-worker-1", uids["c-worker-1"])
     assert remembered(world, "c", "worker")["failing"]["1"]["in_row"] == 2
     assert uids_of(world, "c")["c-worker-0"] == uids["c-worker-0"]
-
-
-@pytest.mark.usefixtures("operator")
-def test_restart_reports_the_cause(world, kubelet):
-    """The status has the task, the cause in one word, the exit code, the time and the end of the program's log."""
-    ends = {
-        "oom": (137, "OOMKilled", "", "OOMKilled"),
-        "killed": (139, "Error", "", "KilledBySignal"),
-        "wrong": (2, "Error", "shape mismatch", "Error"),
-        "absent": (127, "ContainerCannotRun", "no such program", "ContainerCannotRun"),
-    }
-    for name in ends:
-        launch_running(world, kubelet, name, {"worker": {}})
-    for name, (exit_code, reason, message, _) in ends.items():
-        kubelet.fail(f"{name}-worker-0", exit_code=exit_code, reason=reason, message=message)
-
-    for name, (exit_code, _, message, cause) in ends.items():
-        last = await_restarts(world, name, 1)["lastRestart"]
-        assert (last["task"], last["reason"], last["exitCode"]) == ("worker-0", cause, exit_code)
-        assert message in last["message"]
-        assert last["finishedAt"]
 
 
 @pytest.mark.usefixtures("operator")
@@ -151,43 +129,6 @@ def test_disruption_is_never_a_failure(world, kubelet):
         assert world.uid(f"{name}-worker-3") == old[policy][f"{name}-worker-3"]
 
 
-@pytest.mark.parametrize("scope", ["Job", "Cluster"])
-def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, operator, scope):
-    """Five workers that fail together cause one restart of all pods in the scope, at their old addresses."""
-    jobs = {"worker": {"replicas": 5, "restartScope": scope}, "ps": {"replicas": 2}}
-    uids = launch_running(world, kubelet, "c", jobs)
-    world.await_condition("c", "Ready", status="True")
-    epoch = world.status("c")["epoch"]
-    in_scope = uids if scope == "Cluster" else {n: u for n, u in uids.items() if "worker" in n}
-
-    operator.stop()  # it must find all of them together
-    kubelet.fail(*task_names("c", worker=5))
-    operator.start()
-    new = await_all_replaced(world, kubelet, "c", in_scope)
-    kubelet.run(*new)
-    world.await_condition("c", "Ready", status="True")
-
-    status = world.status("c")
-    assert (status["restarts"], status["jobs"]["worker"]["restarts"], status["jobs"]["ps"]["restarts"]) == (1, 1, 0)
-    assert (status["epoch"], status["jobs"]["worker"]["disruptions"]) == (epoch, 0)
-    assert {n: u for n, u in uids_of(world, "c").items() if n not in in_scope} == {
-        n: u for n, u in uids.items() if n not in in_scope
-    }
-
-
-@pytest.mark.usefixtures("operator")
-def test_restart_of_a_scope_runs_completed_tasks_again(world, kubelet):
-    """Finished workers start again with the others: a collective needs all of them."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
-    kubelet.succeed("c-worker-0")
-    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
-
-    kubelet.fail("c-worker-2")
-    await_all_replaced(world, kubelet, "c", uids)
-
-    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 0, what="none is complete")
-
-
 @pytest.mark.usefixtures("operator")
 def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
     """While a scope backs off, none of its pods is created, and Ready says when they will be."""
@@ -223,28 +164,6 @@ def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator)
     status = world.await_condition("c", "Ready", status="True")
     assert "2 finished" in status["message"]
     assert world.status("c")["jobs"]["worker"]["disruptions"] == 0
-
-
-@pytest.mark.usefixtures("operator")
-def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
-    """The end of the container named tensorflow is the end of its task; sidecars are ignored."""
-    template = pod_template()
-    template["spec"]["containers"] = [
-        {"name": "logs", "image": "registry.test/logs:1"},
-        *template["spec"]["containers"],
-    ]
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "template": template}}, backoffLimit=5)
-
-    kubelet.end_container("c-worker-0", container="logs", exit_code=1)
-    kubelet.end_container("c-worker-1", exit_code=0)
-    kubelet.end_container("c-worker-2", exit_code=137)
-    await_asked_to_go(world, "c-worker-2")
-    kubelet.stop("c-worker-2")
-    world.await_replaced("c-worker-2", uids["c-worker-2"])
-
-    status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
-    assert (status["restarts"], status["lastRestart"]["task"]) == (1, "worker-2")
-    assert world.uid("c-worker-0") == uids["c-worker-0"]
 
 
 @pytest.mark.usefixtures("operator")

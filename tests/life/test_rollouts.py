@@ -141,32 +141,6 @@ def await_asked_to_go_and_confirm(world: World, kubelet, pod: str, image: str) -
     eventually(probe, lambda found: found == image, what=f"{pod} is made from the corrected template")
 
 
-def test_on_delete_waits_for_deletion_of_the_pods(world, kubelet):
-    """OnDelete leaves the pods and says so; a deleted pod is re-created from the new template."""
-    uids = launch_running(
-        world, kubelet, "c", {"worker": {"replicas": 2}}, updateStrategy={"type": "OnDelete"}, backoffLimit=0
-    )
-    edit_template(world, "c", env=[{"name": "STEPS", "value": "20"}])
-    told = world.await_condition("c", "UpToDate", status="False", reason="WaitingForDelete")["message"]
-    assert "2 of 2 pods of job worker have an older template (containers[tensorflow].env[STEPS] changed)" in told
-    await_another_pass(world, "c")
-    assert uids_of(world, "c") == uids
-
-    world.delete(PODS, "c-worker-0")
-    kubelet.stop("c-worker-0")
-    world.await_replaced("c-worker-0", uids["c-worker-0"])
-    eventually(
-        lambda: world.condition("c", "UpToDate")["message"],
-        lambda message: "1 of 2 pods" in message,
-        what="one pod is left",
-    )
-    world.delete(PODS, "c-worker-1")
-    kubelet.stop("c-worker-1")
-
-    world.await_condition("c", "UpToDate", status="True")
-    assert world.uid("c-worker-1") != uids["c-worker-1"]
-
-
 #: Edits that change no pod; each replaces the existing value.
 HARMLESS: dict[str, Object] = {
     "scaling": {"jobs": {"worker": {"replicas": 3}}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.manifests import RECREATE, pod_template
+from support.manifests import pod_template
 from support.objects import MERGE, TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -29,10 +29,6 @@ def versions(world: World) -> dict[str, str]:
 
 def uids(world: World) -> dict[str, str]:
     return {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
-
-
-def told(world: World) -> dict[str, str]:
-    return {name: pod["metadata"]["annotations"]["tfcluster.dev/view"] for name, pod in world.pods().items()}
 
 
 def writes(audit, world: World, position: int) -> list:
@@ -87,16 +83,6 @@ def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
     assert max(w.finished for w in touched) <= min(w.received for w in deleted)
 
 
-def test_scale_down_below_what_filters_name_is_allowed_up_to_max_replicas(world):
-    """A filter can name a task below maxReplicas that does not exist yet: the view leaves it out."""
-    launch(world, {"ps": {"deviceFilters": ["/job:worker/task:2"]}, "worker": {"replicas": 3, "maxReplicas": 3}})
-
-    world.scale("c", replicas=1)
-    world.await_settled("c")
-
-    assert world.view("c", "ps")["jobs"] == {}
-
-
 def test_scale_through_the_scale_subresource(world, kubectl):
     launch(world, {"chief": {}, "worker": {"replicas": 1, "maxReplicas": 4}})
 
@@ -117,57 +103,6 @@ def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
     assert len(world.view("c", "worker")["jobs"]["worker"]) == 4
 
 
-def test_edit_of_filters_rewrites_views_without_replacing_pods(world):
-    """An edit of device filters reaches running pods as a changed file: none is replaced, all are notified."""
-    launch(world, FILTERED)
-    before, told_before = uids(world), told(world)
-
-    generation = world.edit("c", {"jobs": {"worker": {"deviceFilters": ["/job:ps"]}}})
-    world.await_condition("c", "MembershipPublished", status="True")
-    world.await_settled("c")
-
-    assert uids(world) == before
-    assert sorted(world.view("c", "worker")["jobs"]) == ["ps"]
-    assert world.view("c", "worker")["epoch"] == generation
-    assert {name for name, digest in told(world).items() if digest == told_before[name]} == set()
-
-
-def test_edit_that_gives_a_task_filters_adds_a_file(world):
-    """Filters of one task add a file and change the annotation of its pod; without them the file is removed."""
-    launch(world, FILTERED)
-    before = uids(world)
-
-    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:ps"]}}}})
-    world.await_settled("c")
-    assert sorted(world.config_maps()["c-worker"]["data"]) == ["cluster.json", "task-1.json"]
-    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": None}}})
-    world.await_settled("c")
-
-    assert sorted(world.config_maps()["c-worker"]["data"]) == ["cluster.json"]
-    assert uids(world) == before
-    assert len({told(world)[name] for name in task_names("c", worker=3)}) == 1
-
-
-def test_edit_of_a_port_replaces_pods_and_addresses(world):
-    """A port edit re-creates the job's pods, rewrites every view that lists them, and updates the Service."""
-    launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
-    old = uids(world)
-
-    world.edit("c", {"jobs": {"worker": {"port": 7000}}})
-    eventually(
-        lambda: uids(world),
-        lambda new: sorted(new) == sorted(old) and new["c-worker-0"] != old["c-worker-0"],
-        what="the workers are made anew",
-    )
-    world.await_settled("c")
-
-    assert world.view("c", "chief")["jobs"]["worker"] == [
-        f"c-worker-{i}.c.{world.namespace}.svc:7000" for i in range(2)
-    ]
-    assert sorted(port["port"] for port in world.services()["c"]["spec"]["ports"]) == [2222, 7000]
-    assert uids(world)["c-chief-0"] == old["c-chief-0"]
-
-
 def test_edit_that_adds_a_job(world):
     launch(world)
 
@@ -177,17 +112,6 @@ def test_edit_that_adds_a_job(world):
 
     assert sorted(world.config_maps()) == ["c-ps", "c-worker"]
     assert len(world.view("c", "worker")["jobs"]["ps"]) == 2
-
-
-def test_edit_that_removes_a_job(world):
-    launch(world, {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
-
-    world.edit("c", {"jobs": {"ps": None}})
-    world.await_pods(task_names("c", worker=2))
-    eventually(lambda: sorted(world.config_maps()), lambda names: names == ["c-worker"], what="c-ps is gone")
-    world.await_status("c", lambda s: list(s["jobs"]) == ["worker"], what="the status knows the workers only")
-
-    assert list(world.view("c", "worker")["jobs"]) == ["worker"]
 
 
 def test_suspend_deletes_pods_and_keeps_the_rest(world):

@@ -17,59 +17,6 @@ from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-#: Jobs, successPolicy, the tasks that end with exit code 0 first, those that complete the policy.
-POLICIES = {
-    "chief-by-default": ({"chief": {}, "worker": {"replicas": 2}}, None, ["worker-0", "worker-1"], ["chief-0"]),
-    "worker-by-default": ({"worker": {"replicas": 2}, "ps": {}}, None, ["worker-0", "ps-0"], ["worker-1"]),
-    "all-but-evaluator": (
-        {"trainer": {"replicas": 2}, "ps": {}, "evaluator": {}},
-        None,
-        ["trainer-0", "trainer-1"],
-        ["ps-0"],
-    ),
-    "any-worker": ({"worker": {"replicas": 3}, "ps": {}}, {"tasks": "Any"}, ["ps-0"], ["worker-2"]),
-    "jobs-by-name": (
-        {"chief": {}, "worker": {}, "ps": {"replicas": 2}},
-        {"jobs": ["ps", "worker"]},
-        ["chief-0", "ps-0", "worker-0"],
-        ["ps-1"],
-    ),
-    "any-of-jobs-by-name": (
-        {"chief": {}, "worker": {"replicas": 2}},
-        {"jobs": ["chief", "worker"], "tasks": "Any"},
-        [],
-        ["worker-1"],
-    ),
-    "evaluator-by-name": (
-        {"chief": {}, "evaluator": {}},
-        {"jobs": ["chief", "evaluator"]},
-        ["chief-0"],
-        ["evaluator-0"],
-    ),
-}
-
-
-def test_success_is_exactly_by_policy(world, kubelet):
-    for name, (jobs, policy, _, _) in POLICIES.items():
-        launch_running(world, kubelet, name, jobs, **({"successPolicy": policy} if policy else {}))
-    for name, (_, _, first, _) in POLICIES.items():
-        kubelet.succeed(*(f"{name}-{task}" for task in first))
-    for name, (_, _, first, _) in POLICIES.items():
-        world.await_status(
-            name,
-            lambda s, wanted=first: sum(job["succeeded"] for job in s["jobs"].values()) == len(wanted),
-            what=f"{name}: {first} are complete",
-        )
-        assert world.condition(name, "Succeeded")["reason"] == "NotFinished", name
-
-    for name, (_, _, _, last) in POLICIES.items():
-        kubelet.succeed(*(f"{name}-{task}" for task in last))
-
-    for name in POLICIES:
-        status = world.await_ended(name, "Succeeded", "TasksSucceeded")
-        assert world.condition(name, "Failed")["reason"] == "Finished", name
-        assert status["completionTime"] >= status["startTime"], name
-
 
 def test_success_can_be_waited_for(world, kubelet, kubectl):
     launch_running(world, kubelet, "c", {"worker": {}})
@@ -166,31 +113,6 @@ def test_edit_after_the_end_is_ignored_and_reported(world, kubelet, operator):
     after, kept = world.status("c"), ("startTime", "completionTime", "restarts", "lastRestart")
     assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
     assert (after["restarts"], after["jobs"]["chief"]["succeeded"]) == (1, 1)
-
-
-def test_clean_pod_policy_after_success(world, kubelet):
-    """Running deletes the pods that have not ended, All deletes every pod, None deletes none; the Service stays."""
-    wanted = {"Running": ["chief-0", "worker-0"], "All": [], "None": ["chief-0", "worker-0", "worker-1", "worker-2"]}
-    for policy in wanted:
-        name = policy.lower()
-        world.launch(name, {"chief": {}, "worker": {"replicas": 3}}, cleanPodPolicy=policy)
-        world.await_pods_of(name, task_names(name, chief=1, worker=3))
-        kubelet.run(f"{name}-chief-0", f"{name}-worker-1")  # worker-2 is pending
-        kubelet.succeed(f"{name}-worker-0")
-        kubelet.succeed(f"{name}-chief-0")
-    for policy, left in wanted.items():
-        name = policy.lower()
-        world.await_ended(name, "Succeeded")
-        await_pods_left(world, kubelet, name, [f"{name}-{task}" for task in left])
-        assert name in world.services()
-    await_another_pass(world, *(policy.lower() for policy in wanted))
-
-    for policy, left in wanted.items():
-        name = policy.lower()
-        assert sorted(world.pods_of(name)) == sorted(f"{name}-{task}" for task in left)
-        jobs = world.status(name)["jobs"]
-        assert (jobs["chief"]["succeeded"], jobs["worker"]["succeeded"]) == (1, 1), "it is told truly"
-        assert jobs["worker"]["ready"] == (policy == "None"), "who still runs is ready, and no success"
 
 
 def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):

@@ -105,17 +105,6 @@ def quick() -> dict:
     }
 
 
-def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, operator):
-    """The time counts from the pod's own deletion, so a new operator forces it in time."""
-    uids = launch_running(world, kubelet, "c", {"worker": {}}, forceDeleteAfterSeconds=1)
-    world.await_condition("c", "Ready", status="True")
-    operator.kill()
-    delete_soon(world, "c-worker-0")
-    operator.start()
-
-    world.await_replaced("c-worker-0", uids["c-worker-0"])
-
-
 def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
     """It no longer counts as created, and its task gets a new pod only afterwards."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})

@@ -182,6 +182,19 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
     assert due == [(FIRST, reasons.POD_KEPT), (f"{FIRST}-r1", reasons.POD_FAILED)]
 
 
+def test_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
+    """Otherwise, a node without room would get pods in a loop; the delay counts from the end that was seen."""
+    cluster, world = running({"worker": 2})
+    world.edit("Pod", FIRST, {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
+    world.pod_ends(FIRST, "Failed", reason="OutOfcpu", containerStatuses=None)
+    planned = world.plan(cluster)
+    assert planned.actions == ()
+    assert 4.0 <= planned.wake_after <= 5.0
+    assert "was disrupted" in planned.findings[0].message
+    world.now += planned.wake_after
+    assert [one.reason for one in world.plan(cluster).actions] == [reasons.POD_DISRUPTED]
+
+
 def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
     cluster, world = running({"worker": 2})
     world.ledger = world.ledger.with_job("worker", failing={0: Failing(4, NOW - 590)})

@@ -182,8 +182,8 @@ class Reconciler:
             known = entered
             try:
                 status = await _status_of(roster, known, planned, planned.findings, self._clock(), changed)
-                writing = self._statuses.write(key, cluster, status, memory.unwritten, urgent=True)
-                if (again := await writing) is not None:
+                again = await self._statuses.write(key, cluster, status, memory.unwritten, urgent=True)
+                if again is not None:
                     return again
                 self._journal.failures_counted(cluster, known)
                 # The write fails if the TFCluster no longer exists, is being deleted, or is another one.
@@ -193,7 +193,7 @@ class Reconciler:
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
         # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
-        if not known_to_exist and (again := await self._statuses.when_leaving(key, cluster.uid)) is not None:
+        if not known_to_exist and (again := await self._parents.when_leaving(key, cluster.uid)) is not None:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(

@@ -20,7 +20,8 @@ from tfcluster_operator.report.status import is_starting, was_ready
 _STATUS_EVERY: Final = 1.0
 #: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
 _ON_ITS_WAY: Final = 1.0
-_WARNINGS: Final = (
+#: The reasons of actions whose Events are warnings.
+WARNINGS: Final = (
     reasons.POD_FAILED,
     reasons.POD_DISRUPTED,
     reasons.RECREATED,
@@ -29,8 +30,9 @@ _WARNINGS: Final = (
     reasons.FORCED,
 )
 #: Direct consequences of actions that other Events report already.
-_UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
-_OBSTACLES: Final = (
+UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
+#: Reasons of conditions that are posted as Events, too.
+OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
@@ -51,13 +53,13 @@ _OBSTACLES: Final = (
 
 @dataclass(slots=True)
 class Unwritten:
-    """What is to be reported of one cluster: a crash can lose it, unlike records that are written before they count."""
+    """The reports about one cluster that are not written yet: a crash can lose them, but never a counted failure."""
 
     #: The newest status that is not written yet.
     pending: Mapping[str, Any] | None = None
     #: The resourceVersion that the status is based on.
     version: str = ""
-    #: What was done, and the fields of templates that were changed, since the last Event.
+    #: The actions, and the changed fields of templates, since the last Event.
     untold: list[Action] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     #: Why the status could not be written, if an Event has this.
@@ -131,12 +133,12 @@ class StatusWriter:
             )
         except errors.NotFoundError:
             self._journal.status_write("gone")
-            again = await self.when_leaving(key, cluster.uid)
+            again = await self._parents.when_leaving(key, cluster.uid)
             return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
             self._journal.status_write("conflict")
             # The spec or a condition was changed in the meantime: read that first.
-            return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
+            return await self._parents.read_again(key, cluster.uid)
         except errors.UnreachableError:
             self._journal.status_write("unanswered")
             raise
@@ -153,20 +155,10 @@ class StatusWriter:
         await self._tell_conditions(cluster, before, status)
         return None
 
-    async def when_leaving(self, key: Key, uid: str) -> float | None:
-        """Check whether a TFCluster is deleted or terminating; return the seconds until the next reconcile, or None."""
-        if not await self._parents.is_leaving(key, uid):
-            return None
-        if self._parents.is_buried(uid):
-            self._parents.remove(key, uid)
-            return 0.0
-        # A finalizer can keep it for long, and no other event of it might come.
-        return 0.0 if await self._parents.read_again(key, uid) else _STATUS_EVERY
-
     async def post_events(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
         """Post an Event for each reason of what was done."""
-        for reason, message in events.told([action for action in done if action.reason not in _UNTOLD], changed):
-            severity: events.Severity = "Warning" if reason in _WARNINGS else "Normal"
+        for reason, message in events.told([action for action in done if action.reason not in UNTOLD], changed):
+            severity: events.Severity = "Warning" if reason in WARNINGS else "Normal"
             await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
 
     async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
@@ -175,7 +167,7 @@ class StatusWriter:
         for condition in status["conditions"]:
             kind, reason = condition["type"], condition["reason"]
             verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
-            obstacle = reason in _OBSTACLES and kind in {"Ready", "UpToDate"}
+            obstacle = reason in OBSTACLES and kind in {"Ready", "UpToDate"}
             if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
                 fine = kind == ledger.SUCCEEDED or reason in WAITS
                 severity: events.Severity = "Normal" if fine else "Warning"

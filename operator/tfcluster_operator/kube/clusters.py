@@ -25,6 +25,8 @@ _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _PAGE: Final = "500"
 _TIMEOUT: Final = 30.0
+#: Seconds until a reconcile for a change that was not read yet: its event might never come.
+_READ_AGAIN: Final = 1.0
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -64,8 +66,8 @@ class Census(NamedTuple):
 class Parents:
     """Every known TFCluster as the API returned it, without managedFields, by namespace and name.
 
-    The watches of the children might be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
-    remembers what was deleted.
+    The watches of the children might be ahead of the one of the TFClusters: ``when_leaving`` asks the API server,
+    and remembers what was deleted.
     """
 
     def __init__(self, client: Client) -> None:
@@ -92,7 +94,7 @@ class Parents:
         return int(self._bodies[key]["metadata"]["resourceVersion"])
 
     def status_of(self, key: Key) -> Mapping[str, Any]:
-        """Return the known status of a TFCluster, empty if it has none."""
+        """Return the known status of a TFCluster, or an empty one."""
         return (self._bodies.get(key) or {}).get("status") or {}
 
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
@@ -122,10 +124,6 @@ class Parents:
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
 
-    def is_buried(self, uid: str) -> bool:
-        """Return whether a TFCluster is known to be deleted."""
-        return uid in self._deleted
-
     def wants_children(self, key: Key, uid: str) -> bool:
         """Return whether, as far as is known, a TFCluster exists and is not being deleted."""
         body = self._bodies.get(key)
@@ -138,27 +136,32 @@ class Parents:
             del self._bodies[key]
         self._keys.pop(uid, None)
 
-    async def is_leaving(self, key: Key, uid: str) -> bool:
+    async def when_leaving(self, key: Key, uid: str) -> float | None:
         """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
 
-        If it no longer exists, it is noted as deleted: see :meth:`bury`.
+        If so, return the seconds until the next reconcile; None if it stays.
         """
         found = await self._read(key, _Item)
         if found is None or found.metadata.uid != uid:
             # A list from before its deletion might arrive after this.
             self.bury(uid)
-            return True
-        return found.metadata.deletion_timestamp is not None
+            self.remove(key, uid)
+            return 0.0
+        # A finalizer can keep it for long, and no other event of it might come.
+        return None if found.metadata.deletion_timestamp is None else await self.read_again(key, uid)
 
-    async def read_again(self, key: Key, uid: str) -> bool:
-        """Read a TFCluster again, independently of kopf's watch; return whether it contains anything new."""
+    async def read_again(self, key: Key, uid: str) -> float:
+        """Read a TFCluster again, without waiting for kopf's watch; return the seconds until the next reconcile."""
         found = await self._read(key, dict[str, Any])
-        return found is not None and found["metadata"]["uid"] == uid and self.put(found)
+        return 0.0 if found is not None and found["metadata"]["uid"] == uid and self.put(found) else _READ_AGAIN
 
     async def write_status(
         self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
     ) -> str:
-        """Merge a change into a TFCluster's status."""
+        """Merge a change into a TFCluster's status; return its new resourceVersion.
+
+        Raises ConflictError if the TFCluster was changed since ``version``, or is another one.
+        """
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
@@ -216,7 +219,7 @@ def path_of(namespace: str | None) -> str:
 
 
 async def discover(requests: Client) -> None:
-    """Ask the API server's discovery for the kind; discovery can lag behind the lists."""
+    """Raise NotFoundError if the API server's discovery does not have the kind; it can lag behind the lists."""
     answer = await requests.request("GET", _BASE, within=_TIMEOUT)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")

@@ -150,7 +150,7 @@ class Lease:
         return _record(msgspec.json.decode(answer, type=_Lease))
 
     async def write(self, record: Record) -> Record:
-        """Write it, if it still has the record's version, or create it if the record does not have a version."""
+        """Write it if it has the record's version, or create it without one; else raise one of _OVERTAKEN."""
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration,
@@ -232,7 +232,7 @@ class Election:
             raise errors.NotLeadingError(self._not_acting)
 
     async def run(self) -> None:
-        """Wait for the Lease, then renew it."""
+        """Wait for the Lease, then renew it until it is lost (LeaseLostError)."""
         if self._lease is None:
             await asyncio.Event().wait()
         else:

@@ -50,6 +50,7 @@ class Readiness:
         if not ready:
             lines.append("the kind TFCluster was not seen yet")
         for source in (*self.clusters, *self.children):
+            # A namespace that is deleted or forbidden must not block the others.
             if source.refused:
                 lines.append(f"{source.what}: refused: {source.refused}")
             elif not source.synced.is_set():

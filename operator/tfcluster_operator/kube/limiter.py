@@ -23,7 +23,7 @@ _CLIMB: Final = 0.05
 
 
 class AdaptiveLimiter:
-    """A window over the requests of one process."""
+    """A window over the requests of one process; more connections than ``ceiling`` slow a client down."""
 
     def __init__(
         self, *, start: float = 8.0, ceiling: float = 32.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed

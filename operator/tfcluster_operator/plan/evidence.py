@@ -40,7 +40,7 @@ def must_be_written_first(
 
 
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
-    """Record which pods of declared tasks the operator is about to delete; the same ledger if there are none."""
+    """Record the pods of declared tasks that will be deleted; return the same ledger if no pod is."""
     # Another ledger is written before the deletions: after a crash they would be counted as losses.
     own = [one for one in planned if isinstance(one, Delete) and one.reason in _OUR_REPLACEMENTS]
     return enter_done(roster, ledger, own) if own else ledger

@@ -235,8 +235,12 @@ builtins.other.join()
 
 
 def interpreter(minor: int) -> Path | str | None:
-    """Return a Python 3 of this machine: pyenv's, whose command on the PATH might not start, or another one."""
-    return next(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}"))
+    """Return a Python 3 of this machine that starts; a command of pyenv does not always start."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = next(pyenv.glob(f"versions/3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}"))
+    if found is None or subprocess.run([found, "-S", "-c", ""], env={}, check=False, capture_output=True).returncode:
+        return None
+    return found
 
 
 #: Imports every module, and prints which Python it is, or the error.

@@ -41,19 +41,6 @@ while True:
             connection.sendall(socket.gethostname().encode())
 """
 
-#: Listens until its task leaves, and then exits.
-LEAVE: Final = f"""
-import sys, threading, time
-from tfcluster_resolver import TFClusterResolver
-def end():
-    while not TFClusterResolver().leaving:
-        time.sleep(0.05)
-    os._exit(7)
-threading.Thread(target=end, daemon=True).start()
-{LISTEN}
-"""
-
-
 #: Listens, and ends with the exit code in /tmp/end, or uses more and more memory if that says "eat".
 END_ON_DEMAND: Final = f"""
 import pathlib, threading, time

@@ -109,9 +109,6 @@ class Life:
                 self.done.add(fact.task)
         return failed
 
-    def may_create_after(self, task: Task) -> float:
-        return max(self.not_before.get(task, 0.0), self.not_before.get(task[0], 0.0))
-
     def forgive(self, task: Task) -> None:
         """Reset the back-off of a task: its template was edited."""
         self.in_row.pop(task, None)

@@ -1,14 +1,18 @@
-"""The plans that catch seeded bugs; `make simulate` runs all plans, or one by its name."""
+"""Every workload undisturbed, and the plans that catch seeded bugs; `make simulate` runs all plans, or one by name."""
 
 from __future__ import annotations
 
 import pytest
 from mutants.catalogue import MUTANTS
 from simulation import oracles
+from simulation.plans import Plan
 from simulation.running import run
+from simulation.workloads import WORKLOADS
+
+PLANS = dict.fromkeys([*map(Plan, WORKLOADS), *(bug.plan for bug in MUTANTS)])
 
 
-@pytest.mark.parametrize("plan", dict.fromkeys(bug.plan for bug in MUTANTS), ids=str)
+@pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_whatever_goes_wrong_the_end_is_that_of_a_clean_run(plan):
     wanted = oracles.reference(plan.workload)
 

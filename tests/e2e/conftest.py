@@ -79,13 +79,6 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
 
 
 @pytest.fixture
-def tell_figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a figure that a test measured, also if the test passes."""
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    return lambda figure: reporter.write_line(f"\n{figure}")
-
-
-@pytest.fixture
 def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
     """A new namespace, deleted afterwards without waiting."""
     name = new_namespace()

@@ -198,14 +198,6 @@ def test_accepted(objects: Objects, manifest: Object) -> None:
     assert taken(objects, manifest)["metadata"]["name"] == manifest["metadata"]["name"]
 
 
-@pytest.mark.parametrize("text", FILTERS)
-def test_accepted_filter(objects: Objects, text: str) -> None:
-    manifest = training(filters=[text], task_filters={0: [text]}).build()
-    stored = taken(objects, manifest)["spec"]["jobs"]["worker"]
-    assert stored["deviceFilters"] == [text]
-    assert stored["taskDeviceFilters"] == {"0": [text]}
-
-
 def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
     """The server adds no default to a template and drops no field."""
     objects.create(TFCLUSTERS, namespace, worker(template=RICH_TEMPLATE).build())

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes.client.exceptions import ApiException
-from support.admission import message_of
-from support.manifests import pod_template, tfcluster
+from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Object, Objects
 
 DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
@@ -84,23 +82,6 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
 )
 def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) -> None:
     assert says in words(told(kubectl("explain", path)))
-
-
-def test_typo_in_a_template_is_rejected_with_its_path(kubectl: Kubectl, namespace: str) -> None:
-    template = pod_template(resources={"limit": {"nvidia.com/gpu": 1}})
-    manifest = tfcluster("mnist").job("worker", template=template).build()
-    complaint = refused(kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest)))
-    assert 'unknown field "spec.jobs.worker.template.spec.containers[0].resources.limit"' in complaint
-
-
-def test_plain_apply_creates_and_edits_a_cluster(kubectl: Kubectl, namespace: str) -> None:
-    def apply(replicas: int) -> str:
-        manifest = tfcluster("mnist").job("worker", replicas=replicas).build()
-        return told(kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest)))
-
-    assert apply(1) == "tfcluster.tfcluster.dev/mnist created\n"
-    assert apply(2) == "tfcluster.tfcluster.dev/mnist configured\n"
-    assert apply(2) == "tfcluster.tfcluster.dev/mnist unchanged\n"
 
 
 def status(ready: int, *, reason: str, replicas: int) -> Object:
@@ -182,23 +163,6 @@ def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: 
     # A deletion of "all" keeps the cluster: the category has the kind's own name.
     assert "mnist" not in told(kubectl("get", "all", "-n", namespace, "-o", "name"))
     assert told(kubectl("get", "tfcluster", "-n", namespace, "-o", "name")) == "tfcluster.tfcluster.dev/mnist\n"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "path"),
-    [
-        ({"startTime": "yesterday"}, "status.startTime"),
-        ({"completionTime": 1767225600}, "status.completionTime"),
-        ({"restarts": "5"}, "status.restarts"),
-        ({"lastRestart": {"finishedAt": "12:00"}}, "status.lastRestart.finishedAt"),
-        ({"accelerators": {"nvidia.com/gpu": 4}}, "status.accelerators"),
-    ],
-)
-def test_status_with_a_wrong_type_is_rejected(objects: Objects, namespace: str, wrong: Object, path: str) -> None:
-    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker").build())
-    with pytest.raises(ApiException) as caught:
-        objects.patch(TFCLUSTERS, namespace, "mnist", {"status": wrong}, subresource="status")
-    assert path in message_of(caught.value)
 
 
 def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: Objects, namespace: str) -> None:

@@ -20,13 +20,13 @@ from properties.strategies import (
     spoil,
     spoilings,
 )
-from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, creates, groups_of, settled, views_for
+from unit.in_memory import InMemoryWorld, settled, views_for
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.objects.config_map import membership_digest, read_file
-from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Delete
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=120, deadline=None)
@@ -164,48 +164,6 @@ def _holds_surplus(world: InMemoryWorld) -> bool:
 
 
 @MANY
-@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
-def test_crash_between_two_writes_does_not_change_the_result(edit, spoils, data):
-    """Any part of a plan, in the order of groups and any order of actions, leads to the same world and epochs."""
-    before, after = edit
-    spoils = [one for one in spoils if one.what != "drop our labels"]
-    undisturbed, crashed = spoiled(before, spoils), spoiled(before, spoils)
-
-    for _ in range(data.draw(st.integers(1, 3), label="crashes")):
-        planned = crashed.plan(after)
-        order = [one for group in groups_of(planned) for one in data.draw(st.permutations(group), label="order")]
-        crashed.apply_all(order[: data.draw(st.integers(0, len(order)), label="writes before the crash")], after)
-        if data.draw(st.booleans(), label="terminating pods vanish"):
-            crashed.end_graceful_deletions()
-    undisturbed.settle(after)
-    crashed.settle(after)
-
-    assert masked(undisturbed, epochs=True) == masked(crashed, epochs=True)
-    assert_told(crashed, after)
-    assert_history(crashed, after)
-
-
-@SOME
-@given(edit=edits, spoils=spoilings(*POD_FATES, "delete", most=3), data=st.data())
-def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data):
-    """A plan that is executed twice, interleaved, with every lost race rejected, converges as one executed once."""
-    before, after = edit
-    undisturbed, raced = spoiled(before, spoils), spoiled(before, spoils)
-
-    operators = [list(raced.plan(after).actions) for _ in range(2)]
-    while any(operators):
-        one = data.draw(st.sampled_from([left for left in operators if left]), label="who writes next")
-        try:
-            raced.apply(one.pop(0), after)
-        except RefusedError:
-            continue
-    undisturbed.settle(after)
-    raced.settle(after)
-
-    assert masked(undisturbed, epochs=True) == masked(raced, epochs=True)
-
-
-@MANY
 @given(
     edit=edits,
     spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3),
@@ -248,40 +206,6 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
 
 
 @MANY
-@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
-def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
-    before, after = edit
-    world = spoiled(before, spoils)
-
-    for action in world.plan(after).actions:
-        uid = action.uid if isinstance(action, Patch | Delete) else getattr(action, "replaces", "")
-        if uid:
-            kind = action.kind if isinstance(action, Patch | Delete) else "Pod"
-            meta = world.read(kind, action.name).meta
-            assert (uid, CLUSTER_UID) == (meta.uid, meta.owner_uid)
-
-
-@MANY
-@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
-def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
-    """When a pod is created, the Service exists and the ConfigMap holds exactly the view of the pod's annotation."""
-    before, after = edit
-    world = spoiled(before, spoils)
-    for _ in range(6):
-        planned = world.plan(after)
-        for action in planned.actions:
-            if creates(action, "Pod"):
-                service = world.read("Service", "demo")
-                assert (service.spec.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
-                files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
-                text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
-                told = action.build()["metadata"]["annotations"][naming.ANNOTATION_VIEW]
-                assert told == read_file(text).told
-            world.apply(action, after)
-        world.end_graceful_deletions()
-
-
-@MANY
 @given(edit=edits, spoils=spoilings("runs", "give a cluster IP", "delete", "loses a GPU", most=3))
 def test_remaining_pods_are_notified_before_a_surplus_pod_is_deleted(edit, spoils):
     """When the next action deletes an undeclared pod, every remaining pod was notified of its view.
@@ -311,49 +235,6 @@ def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster, going: set[
                 continue
             if (pod := world.read("Pod", name)).listening:
                 assert job_views.told_for(index) == pod.told, f"{name} was not told"
-
-
-@MANY
-@given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
-def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
-    """After convergence the pods are exactly the declared tasks', each name with its own job and index."""
-    before, after = edit
-    world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
-
-    world.settle(after)
-
-    declared = {} if after.suspend else {naming.pod_name("demo", t.job.name, t.index): t for t in after.tasks()}
-    assert declared.keys() == world.by_task().keys()
-    for name, task in declared.items():
-        labels = world.objects["Pod", world.by_task()[name]]["metadata"]["labels"]
-        assert (task.job.name, str(task.index)) == (labels[naming.LABEL_JOB], labels[naming.LABEL_TASK_INDEX])
-
-
-@MANY
-@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
-def test_the_chief_knows_the_pod_of_each_task_in_the_end(edit, spoils):
-    """After any changes of the pods, its view names the existing ones, and none for other tasks."""
-    before, after = edit
-    world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
-
-    world.settle(after)
-
-    if after.job("chief") is None:
-        return
-    pods = {
-        (t.job.name, t.index): world.by_task().get(naming.pod_name("demo", t.job.name, t.index)) for t in after.tasks()
-    }
-    for text in world.objects["ConfigMap", "demo-chief"]["data"].values():
-        view = contract.load(text)
-        told = {(job, index): short for job, of_job in view.incarnations.items() for index, short in of_job.items()}
-        seen = {
-            (job, index)
-            for job, tasks in view.jobs.items()
-            for index in (tasks if isinstance(tasks, Mapping) else range(len(tasks)))
-        }
-        uids = {task: world.objects["Pod", pod]["metadata"]["uid"] for task, pod in pods.items() if pod is not None}
-        expected = {task: digest(uid)[:6] for task, uid in uids.items() if task in seen and task[0] != "chief"}
-        assert told == ({} if after.suspend else expected)
 
 
 @SOME

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -109,29 +108,6 @@ async def scene(server: SmallServer, *namespaces: str | None) -> AsyncIterator[S
 played = functools.partial(virtual, patience=0.001)
 
 
-@played
-async def test_crd_can_be_created_late(caplog):
-    """Before the CRD exists the operator waits, says so once, and then serves new TFClusters."""
-    server = SmallServer()
-    server.kind_served = server.kind_discovered = False
-    caplog.set_level(logging.WARNING, "tfcluster_operator")
-    async with scene(server) as found:
-        await until(lambda: server.count("tfclusters") >= 3, "it asks again")
-        assert not found.watches[0].synced.is_set()
-        server.kind_served = server.kind_discovered = True
-        server.put("x")
-        await until(lambda: found.ear.alive == {"x"}, "x is known")
-        assert found.watches[0].synced.is_set()
-        server.put("y")
-        await until(lambda: ("ADDED", "y") in found.ear.events, "y is heard of")
-    assert [r.message for r in caplog.records if r.name.startswith("tfcluster")] == [
-        (
-            "tfclusters in all namespaces: the server does not know the kind; apply crds/tfcluster.yaml:"
-            " 404 : 404 page not found"
-        )
-    ]
-
-
 @pytest.mark.parametrize("code", [500, 504, 410])
 @played
 async def test_an_error_in_the_stream_is_survived(code):
@@ -146,45 +122,6 @@ async def test_an_error_in_the_stream_is_survived(code):
         await until(lambda: server.watches[""], "the watch is open again")
         server.put("later")
         await until(lambda: ("ADDED", "later") in found.ear.events, "later is heard of")
-
-
-@played
-async def test_crd_can_be_deleted_and_recreated():
-    """Without its CRD the operator is not ready; when it exists again, the same process serves it."""
-    server = SmallServer()
-    server.put("x")
-    async with scene(server) as found:
-        await until(lambda: server.watches[""] and found.ear.alive == {"x"}, "the watch is open")
-        server.kind_served = server.kind_discovered = False
-        server.remove("x", tell=False)
-        server.end_watches()
-        await until(lambda: not found.watches[0].synced.is_set(), "it says that the kind is gone")
-        await until(lambda: not found.ear.alive, "with the kind its objects are gone")
-        server.kind_served = server.kind_discovered = True
-        server.put("y")
-        await until(lambda: found.ear.alive == {"y"}, "y is known")
-        assert found.watches[0].synced.is_set()
-
-
-@played
-async def test_forbidden_namespace_does_not_block_another_watch():
-    """If one namespace is forbidden, the other is served; when it is permitted, it is served too."""
-    server = SmallServer()
-    server.refused["closed"] = 403
-    server.put("x", "open")
-    async with scene(server, "closed", "open") as found:
-        closed, opened = found.watches
-        await until(lambda: found.ear.alive == {"x"} and server.watches["open"], "the open one is served")
-        await until(lambda: closed.refused, "the refusal is told")
-        assert closed.refused == "403 Forbidden: not for you"
-        assert opened.refused == ""
-        assert not closed.synced.is_set()
-        server.put("y", "open")
-        await until(lambda: ("ADDED", "y") in found.ear.events, "the watch of the open one goes on")
-        server.put("z", "closed")
-        server.refused.clear()
-        await until(lambda: found.ear.alive == {"x", "y", "z"}, "the other one is served, too")
-        assert closed.refused == ""
 
 
 @played

@@ -82,7 +82,7 @@ class Operator:
         self._wall = wall
         self._name = name
         self._namespaces = namespaces
-        self._metrics = metrics
+        self.metrics = metrics
         self.archive = archive
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
@@ -170,7 +170,7 @@ class Operator:
             clock=clock,
         )
         archive = self.archive or read_archive()
-        engine = self.engine = Engine(client, self._namespaces, archive, metrics=self._metrics)
+        engine = self.engine = Engine(client, self._namespaces, archive, metrics=self.metrics)
         access = connection.Access(server=SERVER)
         watches = [
             KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,17 +11,7 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.memory_kubernetes import Answer
-from support.virtual_time import run_in_virtual_time
 from unit.async_tests import simulated, within
-from unit.http_world import HttpWorld
-from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
-
-from tfcluster_operator.engine.reconcile import Reconciler
-from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.clock import Clock
-from tfcluster_operator.kube.clusters import Parents
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
 #: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
@@ -60,53 +48,6 @@ async def test_forced_deletion_is_asked_for_once(world: World):
     assert (said(world, "Ready"), deletions(world, pod)) == (("False", "StuckTerminating"), 1)
     world.kube.patch("pods", NAMESPACE, pod, {"metadata": {"finalizers": None}}, user="somebody")
     assert await world.await_quiet(ready, _SOON)
-
-
-class _NotingLimiter(AdaptiveLimiter):
-    """Records of each request whether it waits behind those that create clusters."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.urgencies: list[bool] = []
-
-    @asynccontextmanager
-    async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
-        self.urgencies.append(urgent)
-        async with super().slot(urgent=urgent):
-            yield
-
-
-def test_evidence_waits_for_no_other_cluster():
-    """The record before a deletion has priority over other clusters' creations; a mere report does not."""
-
-    async def pass_over(world: InMemoryWorld, cluster: dict[str, Any]) -> list[tuple[str, bool]]:
-        loop = asyncio.get_running_loop()
-        clock = Clock(wall=lambda: NOW + loop.time() - 1000.0, elapsed=loop.time)
-        session, limiter = HttpWorld(world), _NotingLimiter(elapsed=clock.elapsed)
-        session.clusters["demo"] = cluster
-        client = Client(session, "https://server.example.test", limiter, clock=clock)  # type: ignore[arg-type]  # it is a session in all that is asked of it
-        parents = Parents(client)
-        reconciler = Reconciler(client, parents, world.stores, ResolverArchive(b"zip"))
-        parents.put(cluster)
-        world.observe(make_cluster())
-        await reconciler.reconcile(("default", "demo"))
-        return [
-            (request.brief, urgent)
-            for request, urgent in zip(session.requests, limiter.urgencies, strict=True)
-            if request.subresource == "status"
-        ]
-
-    def body() -> dict[str, Any]:
-        return make_body({"worker": 1}, resolver={"delivery": "None"})
-
-    settled = InMemoryWorld()
-    settled.version = 10
-    settled.settle(make_cluster({"worker": 1}, resolver={"delivery": "None"}))
-    settled.all_pods_run()
-    assert run_in_virtual_time(pass_over(settled, body())) == [("PATCH tfclusters demo status", False)]
-
-    settled.pod_ends("demo-worker-0", "Failed")
-    assert run_in_virtual_time(pass_over(settled, body()))[0] == ("PATCH tfclusters demo status", True)
 
 
 @pytest.mark.parametrize(("method", "kind"), [("GET", "pods"), ("POST", "pods"), ("PATCH", "tfclusters")])

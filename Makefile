@@ -120,7 +120,7 @@ integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without n
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
 CORE := $(wildcard $(foreach folder,integration life,$(patsubst %,tests/$(folder)/test_%.py,admission_accepted admission_life admission_refused backup creation \
   isolation* kubernetes_version kstatus lifecycle other_actors reported_status restarting \
-  rollouts scaling success_and_failure suspending tampering terminating upgrade_by_helm watch_of_clusters))) \
+  rollouts scaling success_and_failure suspending tampering terminating watch_of_clusters))) \
   tests/chart/test_chart_definition.py tests/chart/test_chart_policy.py
 MINORS := $(patsubst local_kubernetes/older/%.mod,%,$(wildcard local_kubernetes/older/1.*.mod))
 

@@ -29,12 +29,10 @@ class OperatorProcess:
     Args:
         kubeconfig: the default kubeconfig of the operator.
         log: the file for its output.
-        sources: the folder of its sources.
     """
 
-    def __init__(self, *, kubeconfig: Path, log: Path, sources: Path = _ROOT) -> None:
+    def __init__(self, *, kubeconfig: Path, log: Path) -> None:
         self.log = log
-        self._sources = sources
         self.kubeconfig = kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
         self._port, self._metrics_port = free_ports(2)
@@ -72,7 +70,7 @@ class OperatorProcess:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": os.pathsep.join(str(self._sources / folder) for folder in ("operator", "resolver")),
+            "PYTHONPATH": os.pathsep.join(str(_ROOT / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:

@@ -244,6 +244,33 @@ TEMPLATES = [
     ),
 ]
 
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+NEAR_TO_A_CACHE = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "x"}}}
+AFFINITY = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR_TO_A_CACHE]}}
+PLACES = [
+    row(
+        templated(affinity=AFFINITY).spec(scheduling={"colocate": {"topologyKey": ZONE}}),
+        "spec",
+        "has a required podAffinity",
+    ),
+    *(
+        row(worker().spec(scheduling=scheduling), f"spec.scheduling{path}", remedy)
+        for scheduling, path, remedy in [
+            ({"colocate": {}}, ".colocate.topologyKey", "Required value"),
+            ({"colocate": {"topologyKey": ""}}, ".colocate.topologyKey", "at least 1 chars long"),
+            ({"colocate": {"topologyKey": "a b"}}, ".colocate.topologyKey", "should match"),
+            ({"colocate": {"topologyKey": ZONE, "jobs": ["p"]}}, ".colocate", '"p" is not a job that is declared'),
+            ({"colocate": {"topologyKey": ZONE, "jobs": []}}, ".colocate.jobs", "should have at least 1 items"),
+            (
+                {"spread": [{"topologyKey": HOST, "jobs": ["worker", "p"]}]},
+                ".spread",
+                '"p" is not a job that is declared',
+            ),
+            ({"colocate": {"topologyKey": HOST}, "spread": [{"topologyKey": HOST}]}, "", "have the same topologyKey"),
+        ]
+    ),
+]
+
 #: TensorFlow rejects these at the program's start, or reads a number that the user did not write.
 UNREADABLE = (
     *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "/job:ps/task:", "/job:ps/task:-1"),
@@ -321,7 +348,7 @@ FILTER_LISTS = [
 
 @pytest.mark.parametrize(
     ("manifest", "path", "remedy"),
-    [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *ISOLATION, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
+    [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *ISOLATION, *PLACES, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
 )
 def test_invalid_spec_is_rejected_with_path_and_remedy(
     objects: Objects, manifest: Object, path: str, remedy: str

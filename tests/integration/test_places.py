@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from kubernetes import client
 from support.control_planes import administrator_of, namespace_on, operator_on
 from support.objects import NODES, PODS, Object, Objects
 from support.operator_process import OperatorProcess
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.exhaustive
 GPU = "nvidia.com/gpu"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NODES_OF_A_ZONE = 2
 
 
@@ -178,18 +176,6 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
     assert found["d-worker-0"] == found["d-worker-1"] != found["d-ps-0"]
 
 
-def test_parameter_servers_are_spread_over_hosts(home):
-    """Six hosts, six tasks; without the rule, two tasks would fit on a host."""
-    home.launch(
-        "c",
-        {"ps": asking(6, 1), "worker": asking(2, 1)},
-        scheduling={"spread": [{"jobs": ["ps"], "topologyKey": HOST}]},
-    )
-    await_ready(home, "c")
-    hosts = places(home, "c", HOST)
-    assert len({host for pod, host in hosts.items() if pod.startswith("c-ps-")}) == 6
-
-
 def test_colocated_gang_has_its_places_in_one_zone(home):
     """All together; a lost task is re-created in the same zone."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})
@@ -230,30 +216,3 @@ def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
     home.edit("c", {"scheduling": {"colocate": {"jobs": ["worker"]}}})
     home.await_settled("c")
     assert {name: home.uid(name) for name in home.pods_of("c")} == before
-
-
-NEAR_TO_A_CACHE = {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "x"}}}]}}
-
-
-@pytest.mark.parametrize(
-    ("scheduling", "words"),
-    [
-        ({"colocate": {}}, "topologyKey: Required value"),
-        ({"colocate": {"topologyKey": ""}}, "at least 1 chars long"),
-        ({"colocate": {"topologyKey": "a b"}}, "should match"),
-        ({"colocate": {"topologyKey": ZONE, "jobs": ["wroker"]}}, '"wroker" is not a job that is declared'),
-        ({"colocate": {"topologyKey": ZONE, "jobs": []}}, "should have at least 1 items"),
-        ({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "Wait"}}, 'supported values: "DoNotSchedule"'),
-        ({"spread": [{"topologyKey": HOST, "jobs": ["worker", "p"]}]}, '"p" is not a job that is declared'),
-        ({"spread": [{"topologyKey": HOST, "maxSkew": 0}]}, "should be greater than or equal to 1"),
-        ({"colocate": {"topologyKey": HOST}, "spread": [{"topologyKey": HOST}]}, "have the same topologyKey"),
-        (NEAR, "has a required podAffinity"),
-    ],
-)
-def test_invalid_scheduling_is_rejected_at_admission(home, scheduling, words):
-    worker = asking(1, 0)
-    if scheduling is NEAR:
-        worker["template"]["spec"]["affinity"] = NEAR_TO_A_CACHE
-    with pytest.raises(client.ApiException) as refused:
-        home.launch("c", {"worker": worker}, scheduling=scheduling)
-    assert words in str(refused.value.body).replace('\\"', '"')

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import Any
 
+from simulation.snapshot import differences
+
 from .objects import Object
 from .waiting import eventually
 from .world import World
@@ -46,28 +48,9 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     return json.loads(text.replace(owner["metadata"]["uid"], "UID").replace(world.namespace, "NAMESPACE"))
 
 
-def differences(wanted: Any, found: Any, path: str = "") -> list[str]:
-    """Return the paths of all differences between two snapshots."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return [
-            line
-            for key in [*wanted, *(key for key in found if key not in wanted)]
-            for line in differences(wanted.get(key), found.get(key), f"{path}.{key}" if path else key)
-        ]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        pairs = enumerate(zip(wanted, found, strict=True))
-        return [line for i, (one, other) in pairs for line in differences(one, other, f"{path}[{i}]")]
-    return [] if wanted == found else [f"{path} should be {_brief(wanted)}, and is {_brief(found)}"]
-
-
 def await_snapshot(world: World, cluster: str, wanted: dict[str, Any], *, what: str) -> None:
     """Wait until the world equals a snapshot; otherwise report the differences."""
-    eventually(lambda: differences(wanted, snapshot(world, cluster)), lambda different: not different, what=what)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 400 else f"{text[:400]}…"
+    eventually(lambda: list(differences(wanted, snapshot(world, cluster))), lambda different: not different, what=what)
 
 
 def _labelled(found: dict[str, Object], label: str) -> dict[str, Object]:

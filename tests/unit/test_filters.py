@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_operator.declaration.filters import Visible, parse, visible
+from tfcluster_operator.declaration.filters import parse
 
 
 @pytest.mark.parametrize(
@@ -19,26 +19,3 @@ from tfcluster_operator.declaration.filters import Visible, parse, visible
 def test_filter_in_another_form_is_rejected(text):
     """A text that TensorFlow would parse differently, or reject, is not a filter."""
     assert None is parse(text)
-
-
-@pytest.mark.parametrize(
-    ("texts", "seen"),
-    [
-        ((), (0, 1, 2)),
-        (("/job:ps",), ()),
-        (("/job:worker",), (0, 1, 2)),
-        (("/job:worker/task:1",), (1,)),
-        (("/job:worker/task:2", "/job:worker/task:0"), (0, 2)),
-        (("/job:worker/task:7",), ()),
-        (("/task:1",), (1,)),
-        *(((text,), (0, 1, 2)) for text in ("/CPU:0", "/GPU:1", "/device:XLA_GPU")),
-        (("/job:ps/task:0", "/job:worker/task:2"), (2,)),
-        (("/job:worker/task:0", "/device:GPU:0"), (0, 1, 2)),
-    ],
-)
-def test_filters_show_the_union_of_what_each_shows(texts, seen):
-    assert seen == visible(texts, "worker").within(3)
-
-
-def test_everything_is_within_any_count():
-    assert Visible(everything=True, indices=frozenset()).within(0) == ()

@@ -29,11 +29,6 @@ def selector(job: str = "", *among: str) -> dict[str, Any]:
     return {"matchLabels": labels, **({"matchExpressions": chosen} if chosen else {})}
 
 
-def by_index(job: str, operator: str, *values: str) -> dict[str, Any]:
-    chosen = {"key": "tfcluster.dev/task-index", "operator": operator, "values": list(values)}
-    return {**selector(job), "matchExpressions": [chosen]}
-
-
 def specs(jobs: Any = None, isolation: Any = FILTERS) -> dict[str, dict[str, Any]]:
     return {one.name: one.spec for one in policies_of(make_cluster(jobs, isolation=isolation))}
 
@@ -65,51 +60,6 @@ def test_jobs_with_ports_of_their_own_have_policies_of_their_own():
         {"from": [{"podSelector": selector()}], "ports": [{"protocol": "TCP", "port": 1}]},
         {"ports": [{"protocol": "TCP", "port": 2, "endPort": 65535}, *REST]},
     ]
-
-
-TO_NONE = {"replicas": 2, "deviceFilters": ["/job:worker/task:9"], "maxReplicas": 10}
-OF_ITS_OWN = {
-    "ps": {"replicas": 2, "deviceFilters": ["/job:ps"]},
-    "worker": {"replicas": 5, "deviceFilters": ["/job:ps/task:0"], "taskDeviceFilters": {"3": ["/job:ps/task:1"]}},
-}
-
-
-@pytest.mark.parametrize(
-    ("jobs", "selected", "reached_by"),
-    [
-        (
-            FILTERED,
-            {"demo.chief": selector("chief"), "demo.ps": selector("ps"), "demo.worker": selector("worker")},
-            {"demo.chief": [selector()], "demo.worker": [selector("", "chief", "ps")]},
-        ),
-        (
-            OF_ITS_OWN,
-            {
-                "demo.ps": by_index("ps", "NotIn", "0", "1"),
-                "demo.ps.0": by_index("ps", "In", "0"),
-                "demo.ps.1": by_index("ps", "In", "1"),
-                "demo.worker": by_index("worker", "NotIn", "3"),
-                "demo.worker.3": by_index("worker", "In", "3"),
-            },
-            {
-                "demo.ps.0": [selector("", "ps"), by_index("worker", "NotIn", "3")],
-                "demo.worker.3": [by_index("ps", "In", "1")],
-            },
-        ),
-        ({"worker": TO_NONE}, None, {"demo.worker": [by_index("worker", "In", "9")]}),
-    ],
-    ids=["a policy for each job", "tasks that filters tell apart", "a task that may come"],
-)
-def test_device_filters_are_policies(jobs, selected, reached_by):
-    found = specs(jobs)
-    assert selected is None or {name: spec["podSelector"] for name, spec in found.items()} == selected
-    assert {name: peers(found[name]) for name in reached_by} == reached_by
-
-
-def test_unreachable_task_lacks_a_rule_for_its_port():
-    """A rule without peers would allow all pods."""
-    alone = specs({"evaluator": {}}, {**FILTERS, "portScope": "All"})
-    assert list(alone.values()) == [{"podSelector": selector("evaluator"), "policyTypes": ["Ingress"]}]
 
 
 def test_no_selector_names_more_tasks_than_a_network_can_take():
@@ -204,17 +154,6 @@ def test_guests_have_a_policy_of_their_own_where_there_are_several():
     own = {"podSelector": selector(), "policyTypes": ["Ingress"], "ingress": ingress}
     assert policies["demo.0.allow-from"] == own
     assert [name for name, spec in policies.items() if guests[0] in spec["ingress"][0]["from"]] == ["demo.0.allow-from"]
-
-
-def test_no_two_policies_have_one_name():
-    jobs = {
-        "ps": {"deviceFilters": ["/job:ps"]},
-        "worker": {"replicas": 2, "deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker"]}},
-        "worker_1": {"deviceFilters": ["/job:ps"]},
-    }
-    names = [one.name for one in policies_of(make_cluster(jobs, isolation=FILTERS))]
-    assert {"demo.worker", "demo.worker.1", "demo.worker-1"} < set(names)
-    assert len(names) == len(set(names))
 
 
 # --- the plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 import sysconfig
 from collections import Counter
 from pathlib import Path
@@ -47,3 +48,13 @@ def test_no_two_test_files_share_a_name():
     """Two files with one name cannot be collected together: pytest imports a test file by its name alone."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_group_is_spelled_in_one_place_only():
+    """No label, annotation or API group of ours is a literal outside of naming.py."""
+    spelled = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES.rglob("*.py")
+        if re.search(r"tfcluster\.dev|app\.kubernetes\.io", path.read_text(encoding="utf-8"))
+    ]
+    assert spelled == ["operator/tfcluster_operator/declaration/naming.py"]

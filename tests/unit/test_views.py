@@ -51,53 +51,16 @@ def address(job: str, index: int, port: int = 2222) -> str:
     return f"demo-{job}-{index}.demo.default.svc:{port}"
 
 
-def dense(job: str, count: int) -> dict[str, tuple[str, ...]]:
-    return {job: tuple(address(job, index) for index in range(count))}
-
-
 def sparse(job: str, *indices: int) -> dict[str, dict[int, str]]:
     return {job: {index: address(job, index) for index in indices}}
 
 
 # --- the tasks in a view
 SEES_PS = {"replicas": 2, "deviceFilters": ["/job:ps"]}
-TO_COME = {"deviceFilters": ["/job:ps/task:2"]}
 
 
 def seeing(*filters: str) -> dict[str, Any]:
     return {"deviceFilters": list(filters)}
-
-
-@pytest.mark.parametrize(
-    ("jobs", "file", "seen"),
-    [
-        ({"chief": 1, "worker": 2}, "chief/cluster", {**dense("chief", 1), **dense("worker", 2)}),
-        ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:2")}, "worker/cluster", sparse("ps", 0, 2)),
-        ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", sparse("ps", 0, 1)),
-        # Filters that name every task one by one give the same view as one that names the job.
-        ({"ps": 2, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", dense("ps", 2)),
-        # Views are shared, so the file does not have an entry for the reader itself: its address is in the environment.
-        ({"ps": 2, "worker": SEES_PS}, "worker/cluster", dense("ps", 2)),
-        ({"ps": {"replicas": 1, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", {}),
-        ({"ps": {"replicas": 3, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", sparse("ps", 2)),
-        ({"ps": 1, "worker": {**SEES_PS, "taskDeviceFilters": {"0": []}}}, "worker/cluster", dense("ps", 1)),
-        (
-            {"ps": 1, "worker": {**SEES_PS, "taskDeviceFilters": {"0": []}}},
-            "worker/task-0",
-            {**dense("ps", 1), **dense("worker", 2)},
-        ),
-        # TensorFlow's evaluator sees the cluster but is not in it, not even in its filters.
-        ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief/cluster", dense("chief", 1)),
-        ({"chief": 1, "evaluator": seeing("/job:chief")}, "evaluator/cluster", dense("chief", 1)),
-    ],
-)
-def test_filters_decide_who_stands_in_a_view(jobs, file, seen):
-    job, _, name = file.partition("/")
-    assert view(make_cluster(jobs), job, f"{name}.json").jobs == seen
-
-
-def test_a_job_of_no_tasks_is_in_no_view():
-    assert view(make_cluster({"chief": 1, "worker": 0}), "chief").jobs == dense("chief", 1)
 
 
 def test_a_task_with_filters_of_its_own_has_its_own_file():
@@ -125,30 +88,6 @@ def test_a_view_says_whose_it_is():
 
 
 # --- filters in a view
-CHIEF_FOR_FIVE = {"replicas": 2, "maxReplicas": 5, "deviceFilters": ["/job:chief"]}
-APART = {"replicas": 3, "maxReplicas": 6, **seeing("/job:chief"), "taskDeviceFilters": {"2": ["/job:worker"], "4": []}}
-THIRD = ("/job:worker/task:3",)
-
-
-@pytest.mark.parametrize(
-    ("jobs", "job", "ranges"),
-    [
-        # TensorFlow keeps the first filters that it gets for a task, so possible later tasks are declared now.
-        ({"chief": 1, "worker": CHIEF_FOR_FIVE}, "chief", [(0, 5, ("/job:chief",))]),
-        # Equal neighbours are one range; a task with its own filters splits it, and a task without filters is in none.
-        (
-            {"chief": 1, "worker": APART},
-            "chief",
-            [(0, 2, ("/job:chief",)), (2, 3, ("/job:worker",)), (3, 4, ("/job:chief",)), (5, 6, ("/job:chief",))],
-        ),
-        # The filters of a task that the view hides are left out.
-        ({"ps": seeing("/job:worker"), "worker": {"maxReplicas": 4, **seeing(*THIRD)}}, "worker", [(3, 4, THIRD)]),
-        ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief", []),
-    ],
-)
-def test_filters_are_spelled_as_ranges_up_to_max_replicas(jobs, job, ranges):
-    wanted = {"worker": tuple(contract.FilterRange(*one) for one in ranges)} if ranges else {}
-    assert view(make_cluster(jobs), job).device_filters == wanted
 
 
 # --- accelerators in a view

@@ -62,18 +62,6 @@ def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
     assert Counter((w.verb, w.target) for w in written) == {("patch", "tfclusters/status"): 1}
 
 
-def test_scaling_does_not_write_policies(world):
-    """Existing policies select the labels of the added tasks."""
-    world.launch("c", FILTERED, isolation={"mode": "DeviceFilters"})
-    world.await_settled("c")
-    before = {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()}
-
-    world.scale("c", replicas=4)
-    world.await_settled("c")
-
-    assert {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()} == before
-
-
 @pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
     """If NetworkPolicies are rejected, no pod is created, and the condition has the reason; the operator retries."""

@@ -9,7 +9,7 @@ from support.lives import launch_running
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
-from support.world import World, task_names
+from support.world import World
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -28,25 +28,6 @@ def await_known(world: World, pods: dict[str, str]) -> None:
     """Wait until the chief's view names the pods, by index of the worker."""
     expected = {"worker": {name.rpartition("-")[2]: short(uid) for name, uid in pods.items() if "worker" in name}}
     eventually(lambda: known_pods(world), lambda known: known == expected, what="the chief knows the pods")
-
-
-def test_a_launch_tells_the_chief_once(world, audit):
-    """In addition to the creations: one write of the chief's view and one of its pod, no other of a view or a pod."""
-    position = audit.position()
-    world.launch("c", dict(JOBS))
-    uids = {
-        name: pod["metadata"]["uid"]
-        for name, pod in world.await_pods_of("c", task_names("c", chief=1, worker=3)).items()
-    }
-    await_known(world, uids)
-    world.await_settled("c")
-    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
-
-    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-    patches = [(w.target, w.name) for w in writes if w.verb == "patch" and w.resource != "tfclusters"]
-    assert sorted(patches) == [("configmaps", "c-chief"), ("pods", "c-chief-0")]
-    assert "ViewRefreshed" not in {event["reason"] for event in world.events("c")}
-    assert "incarnations" not in world.view("c", "worker")
 
 
 def test_replaced_pod_updates_only_the_chief_view(world, kubelet, audit):

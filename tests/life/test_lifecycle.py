@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from kubernetes.client.exceptions import ApiException
 from support.audit import Request
-from support.lives import await_another_pass
 from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, bind
 from support.snapshot import snapshot
@@ -125,34 +124,6 @@ def await_owned_by(world: World, uid: str) -> None:
     tasks = sum(job.get("replicas", 1) for job in world.cluster("c")["spec"]["jobs"].values())
     count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service; the resolver does not have an owner
     eventually(owners, lambda found: found == {uid: count}, what=f"all {count} objects belong to {uid}")
-
-
-@pytest.mark.usefixtures("operator")
-def test_idle_cluster_is_not_written(world, audit):
-    """The creation and deletion of another cluster do not affect this one."""
-    world.launch("c", FILTERED)
-    world.await_settled("c")
-    world.await_condition("c", "MembershipPublished", status="True")
-    world.launch("first", {"worker": {}})
-    world.await_settled("first")
-    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
-
-    world.launch("second", {"worker": {}})
-    world.await_settled("second")
-    world.remove("first")
-    eventually(lambda: world.get(SERVICES, "first"), lambda found: found is None, what="the first one is gone")
-    await_another_pass(world, "c")
-
-    assert about(audit, world, position, "c") == [("patch", "tfclusters/status", "c")], "the answer to our edit"
-
-
-def about(audit, world: World, position: int, cluster: str) -> list[tuple[str, str, str]]:
-    """Return the operator's writes on a cluster and its objects; pods of ``c`` are not those of ``c2``."""
-    return [
-        (w.verb, w.target, w.name)
-        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-        if w.name == cluster or w.name.startswith(f"{cluster}-")
-    ]
 
 
 def test_restart_catches_up_with_what_was_missed(world, operator):
@@ -309,25 +280,3 @@ def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
         return True
 
     eventually(attempt, what="a Service with a cluster IP is in place")
-
-
-@pytest.mark.server
-@pytest.mark.usefixtures("operator")
-def test_a_pod_costs_one_request_to_make_and_one_to_delete(world, audit):
-    """A hundred workers cost one request each to start and one each to suspend, many of them concurrent."""
-    position = audit.position()
-    world.launch("c", {"worker": {"replicas": 100}})
-    world.await_settled("c")
-    position, started = audit.position(), audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-    world.edit("c", {"suspend": True})
-    world.await_pods_of("c", [])
-    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)  # a pod disappears before its deletion is logged
-    stopped = audit.since(position, user=OPERATOR_USER, namespace=world.namespace)
-
-    created = [w for w in started if (w.verb, w.target) == ("create", "pods")]
-    deleted = [r for r in stopped if (r.verb, r.target) == ("delete", "pods")]
-    assert (len(created), len(deleted)) == (100, 100)
-    assert len(started) <= 100 + 15, "Service, views, resolver, status and events are a handful together"
-    assert [str(r) for r in stopped if r.verb == "get"] == [], "nothing is read again before it is deleted"
-    at_once = max(sum(w.received <= one.received < w.finished for w in created) for one in created)
-    assert at_once > 1, "creates wait for each other"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 from support.kubernetes_minor import require_kubernetes
 from support.manifests import pod_template
@@ -12,26 +10,6 @@ from support.objects import TFCLUSTERS
 pytestmark = pytest.mark.usefixtures("operator")
 
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
-EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "restarts": 0, "disruptions": 0, "accelerators": {}}
-
-
-def selector(job: str) -> str:
-    return f"tfcluster.dev/cluster=c,tfcluster.dev/job={job}"
-
-
-def test_status_counts_of_pending_pods(world):
-    """Pods without a node count as created, and neither as ready nor as finished."""
-    world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
-    status = world.await_settled("c")["status"]
-
-    assert status["jobs"] == {
-        "chief": {"replicas": 1, "created": 1, **EMPTY, "selector": selector("chief")},
-        "worker": {"replicas": 3, "created": 3, **EMPTY, "selector": selector("worker")},
-    }
-    assert (status["restarts"], "lastRestart" in status, "completionTime" in status) == (0, False, False)
-    assert datetime.fromisoformat(status["startTime"])
-    counts = status["tasks"], status["readyTasks"], status["accelerators"]
-    assert (*counts, status["epoch"], status["observedGeneration"]) == (4, 0, 0, 1, 1)
 
 
 def test_status_follows_the_pods(world, kubelet):
@@ -52,26 +30,6 @@ def test_status_follows_the_pods(world, kubelet):
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
     assert (status["readyTasks"], status["jobs"]["worker"]["ready"], status["jobs"]["worker"]["failed"]) == (3, 2, 0)
     world.await_condition("c", "Ready", status="True", reason="AllTasksReady")
-
-
-def test_status_conditions_are_the_eight(world):
-    world.launch("c", {"worker": {}})
-    world.await_settled("c")
-    found = {c["type"]: c for c in world.status("c")["conditions"]}
-
-    # Argo Workflows can only name a condition by its position.
-    assert list(found)[:4] == ["Ready", "Suspended", "Succeeded", "Failed"]
-    assert {kind: (c["status"], c["reason"], c["observedGeneration"]) for kind, c in found.items()} == {
-        "Ready": ("False", "TasksNotReady", 1),
-        "Suspended": ("False", "NotSuspended", 1),
-        "Succeeded": ("False", "NotFinished", 1),
-        "Failed": ("False", "NotFinished", 1),
-        "Stalled": ("False", "NotStalled", 1),
-        "UpToDate": ("True", "AllCurrent", 1),
-        "MembershipPublished": ("True", "Published", 1),
-        "NameConflict": ("False", "NoConflict", 1),
-    }
-    assert all(c["message"] and datetime.fromisoformat(c["lastTransitionTime"]) for c in found.values())
 
 
 def test_edited_status_is_corrected(world, kubelet):

@@ -114,24 +114,6 @@ def test_edit_that_adds_a_job(world):
     assert len(world.view("c", "worker")["jobs"]["ps"]) == 2
 
 
-def test_suspend_deletes_pods_and_keeps_the_rest(world):
-    """Service and ConfigMaps stay; only the chief's changes, which names pods. Resumed pods read the same epoch."""
-    launch(world, FILTERED)
-    before = versions(world)
-
-    world.edit("c", {"suspend": True})
-    world.await_pods([])
-    world.await_condition("c", "Suspended", status="True", reason="Suspended")
-    after = versions(world)
-    assert after.keys() == before.keys()
-    assert {name for name in after if after[name] != before[name]} <= {"c-chief"}
-    assert list(world.services()) == ["c"]
-
-    world.edit("c", {"suspend": False})
-    world.await_pods(task_names("c", chief=1, ps=2, worker=3))
-    assert {job: world.view("c", job)["epoch"] for job in FILTERED} == dict.fromkeys(FILTERED, 1)
-
-
 def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
     """A cluster that is resumed while its old pods terminate waits for their names and then has all its pods."""
     launch(world, {"worker": {"replicas": 2}})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
+from unit.in_memory import TEMPLATE, make_body, make_cluster
 
-from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task, TFCluster
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Parents
@@ -107,52 +107,6 @@ def test_cluster_without_jobs_is_reported(spec):
     assert problems({**make_body(), "spec": spec}) == ("spec.jobs: declare at least one job",)
 
 
-def of_container(**fields: Any) -> dict[str, Any]:
-    return {"template": {"spec": {"containers": [fields]}}}
-
-
-@pytest.mark.parametrize(
-    ("job", "path"),
-    [
-        (None, ""),
-        ("job", ""),
-        ({"replicas": "many"}, ".replicas"),
-        ({"replicas": -1}, ".replicas"),
-        ({"replicas": True}, ".replicas"),
-        ({"replicas": 1.5}, ".replicas"),
-        ({"maxReplicas": 10**30}, ".maxReplicas"),
-        ({"port": []}, ".port"),
-        ({"port": 0}, ".port"),
-        ({"deviceFilters": 5}, ".deviceFilters"),
-        ({"deviceFilters": [5]}, ".deviceFilters[0]"),
-        ({"taskDeviceFilters": {"x": []}}, ".taskDeviceFilters"),
-        ({"taskDeviceFilters": {"1_0": []}}, ".taskDeviceFilters"),
-        ({"taskDeviceFilters": ["/job:worker"]}, ".taskDeviceFilters"),
-        ({"taskDeviceFilters": {"0": [{}]}}, ".taskDeviceFilters[...][0]"),
-        ({"startAfter": [None]}, ".startAfter[0]"),
-        ({"restartScope": "All"}, ".restartScope"),
-        ({"template": "pod"}, ".template"),
-        ({"template": {"metadata": []}}, ".template.metadata"),
-        ({"template": {"metadata": {"labels": {"a": 5}}}}, ".template.metadata.labels[...]"),
-        ({"template": {"spec": "pod"}}, ".template.spec"),
-        ({"template": {"spec": {"containers": {}}}}, ".template.spec.containers"),
-        ({"template": {"spec": {"containers": [None]}}}, ".template.spec.containers[0]"),
-        (of_container(image=[]), ".template.spec.containers[0].image"),
-        (of_container(env=["A=B"]), ".template.spec.containers[0].env[0]"),
-        (of_container(volumeMounts=["v"]), ".template.spec.containers[0].volumeMounts[0]"),
-        (of_container(resources={"limits": ["gpu"]}), ".template.spec.containers[0].resources.limits"),
-        ({"template": {"spec": {"initContainers": [{"name": 5}]}}}, ".template.spec.initContainers[0].name"),
-        ({"template": {"spec": {"volumes": ["v"]}}}, ".template.spec.volumes[0]"),
-    ],
-)
-def test_part_with_a_wrong_type_is_reported_with_its_path(job, path):
-    """A value that an old CRD allows is an InvalidSpecError that names the field."""
-    body = make_body()
-    body["spec"]["jobs"]["worker"] = {"template": TEMPLATE, **job} if isinstance(job, dict) else job
-    (problem,) = problems(body)
-    assert problem.startswith(f"spec.jobs.worker{path}: ")
-
-
 @pytest.mark.parametrize(
     "field", ["replicas", "port", "restartPolicy", "deviceFilters", "taskDeviceFilters", "template"]
 )
@@ -184,14 +138,6 @@ def test_long_value_is_reported_truncated():
     assert len(problems(make_body({"x" * 100_000: {"replicas": "y" * 1_000_000}}))[0]) < 1_000
 
 
-@pytest.mark.parametrize("spec", ["x", 5, ["jobs"], True])
-def test_spec_that_is_not_an_object_is_reported(spec):
-    """We report it, because it does not name another controller."""
-    body = {**make_body(), "spec": spec}
-    assert is_ours(body)
-    assert problems(body)[0].startswith("spec: ")
-
-
 def test_every_invalid_filter_is_reported_in_declaration_order():
     own = {"1": ["/task:1/job:worker", "/job:chief"]}
     worker = {"replicas": 2, "deviceFilters": ["worker", "/job:ps", "/job:worker/task:2"], "taskDeviceFilters": own}
@@ -206,17 +152,6 @@ def test_every_invalid_filter_is_reported_in_declaration_order():
     assert problems(make_body({"worker": worker})) == tuple(f"spec.jobs.worker.{one}" for one in told)
 
 
-NULLS: dict[str, Any] = {
-    "template": None,
-    "template.spec": {"spec": None},
-    "containers": {"spec": {"containers": None, "initContainers": None}},
-    "resources": {"spec": {"containers": [{"name": "a", "resources": None}]}},
-    "limits": {"spec": {"containers": [{"name": "a", "resources": {"limits": None}}]}},
-    "env": {"spec": {"containers": [{"name": "a", "env": None, "volumeMounts": None}], "volumes": None}},
-    "metadata": {"metadata": {"labels": None, "annotations": None}, "spec": {"containers": []}},
-}
-
-
 @pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
 def test_task_server_and_a_program_of_its_own_are_one_too_many(program):
     containers = [{"name": "log", "command": ["log"]}, {"name": "tensorflow", **program}]
@@ -226,16 +161,6 @@ def test_task_server_and_a_program_of_its_own_are_one_too_many(program):
     del containers[1]
     containers.append({"name": "tensorflow"})
     assert parse(make_body({"worker": job})).jobs[0].task_server
-
-
-@pytest.mark.parametrize("template", NULLS.values(), ids=NULLS)
-def test_an_empty_key_of_the_template_is_as_good_as_none(template):
-    from tfcluster_operator.objects.pod_manifest import build as build_pod
-
-    cluster = make_cluster({"worker": {"template": template}})
-    assert len(InMemoryWorld().plan(cluster).actions) == 3
-    (task,) = cluster.tasks()
-    assert build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"] == "demo-worker-0"
 
 
 @pytest.mark.parametrize(

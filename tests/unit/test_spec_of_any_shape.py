@@ -70,7 +70,7 @@ def fault(body: dict[str, Any]) -> str | None:
 
 
 def test_every_field_with_any_value_is_reported_or_planned_for():
-    """Nothing but InvalidSpecError is raised, and it has the path: down to the field of a job, or of a part of the spec."""
+    """Nothing but InvalidSpecError is raised, and it has the path down to a field of a job or of a part of the spec."""
     reported, wrong = 0, []
     for path in every_path():
         for value in ODD:

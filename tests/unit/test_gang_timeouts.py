@@ -12,7 +12,7 @@ from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
 from tfcluster_operator.declaration import ledger, reasons
 from tfcluster_operator.declaration.ledger import FAILED, GaveUp, timestamp
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.kube.metrics import Metrics
@@ -204,14 +204,6 @@ def test_without_a_limit_no_time_is_noted():
     world = waiting(cluster)
     assert world.plan(cluster).wake_after is None
     assert "gangs" not in written(world, cluster)["internal"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("timeoutSeconds", -1), ("timeoutSeconds", "soon"), ("onTimeout", "Wait")]
-)
-def test_invalid_gang_field_is_reported_with_its_path(field, value):
-    with pytest.raises(InvalidSpecError, match=rf"spec\.scheduling\.gang\.{field}"):
-        make_cluster({"worker": 1}, scheduling={"gang": {field: value}})
 
 
 # --- since when a cluster waits, in its status and for the metrics

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, groups_of, make_body, make_cluster, running, settled
+from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, groups_of, make_cluster, running, settled
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.objects.network_policy import policies_of
 from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_operator.report.status import status_of
@@ -271,10 +270,3 @@ def test_filter_edit_updates_policies_without_replacing_pods():
     assert not [one for one in actions if one.kind == "Pod" and not isinstance(one, Patch)]
     assert {one.reason for one in actions if isinstance(one, Delete)} == {reasons.UNUSED}
     assert world.plan(edited).actions == ()
-
-
-# --- the spec
-@pytest.mark.parametrize(("field", "value"), [("mode", "Some"), ("portScope", 7), ("allowFrom", [3])])
-def test_isolation_that_cannot_be_read_is_named(field, value):
-    with pytest.raises(InvalidSpecError, match=rf"spec\.isolation\.{field}"):
-        parse(make_body(isolation={field: value}))

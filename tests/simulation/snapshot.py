@@ -39,7 +39,7 @@ _EDITED: Final = re.compile(r" \([^ )]+ changed\)")
 #: A UID: the API server counts them over all objects.
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: The resolver's archive: its content changes with its sources, which unit tests check.
-_DIGEST: Final = re.compile(r"(\.|tfcluster-)resolver-[0-9a-f]+")
+_DIGEST: Final = re.compile(r"tfcluster-resolver-[0-9a-f]+")
 
 
 def snapshot(kube: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Ma
         if "data" in one:
             rest["data"] = {name: _known_pods(file, pods) for name, file in one["data"].items()}
     text = json.dumps({"metadata": metadata, **rest}, sort_keys=True)
-    text = _DIGEST.sub(r"\1resolver-*", _CLOCK.sub("HH:MM:SS", _UID.sub("UID", _EDITED.sub("", text))))
+    text = _DIGEST.sub("tfcluster-resolver-*", _CLOCK.sub("HH:MM:SS", _UID.sub("UID", _EDITED.sub("", text))))
     masked: dict[str, Any] = _without_times(json.loads(text))
     if kind == "tfclusters":
         masked["status"] = _status(masked.get("status") or {})

@@ -23,9 +23,6 @@ from .objects import (
 )
 from .waiting import GUARD, eventually
 
-#: Part of the name of a resolver ConfigMap; older operators created one for each cluster, `c.resolver-…`.
-_OF_THE_RESOLVER = ("tfcluster-resolver-", ".resolver-")
-
 
 class World:
     def __init__(self, objects: Objects, namespace: str) -> None:
@@ -226,7 +223,7 @@ def task_names(cluster: str, **replicas: int) -> list[str]:
 
 
 def _is_of_the_resolver(config_map: str) -> bool:
-    return any(mark in config_map for mark in _OF_THE_RESOLVER)
+    return config_map.startswith("tfcluster-resolver-")
 
 
 def _terminating(pod: Object) -> str:

@@ -48,14 +48,11 @@ class Line:
     answers_lost: list[Span] = field(default_factory=list)
     refusal: errors.KubeError | None = None
     refusal_of_writes: errors.KubeError | None = None
-    writes_held: asyncio.Event | None = None
 
     async def read(self) -> Record | None:
         return await self._go(lambda: self.server.record)
 
     async def write(self, record: Record) -> Record:
-        if self.writes_held is not None:
-            await self.writes_held.wait()
         if self.refusal_of_writes is not None:
             raise self.refusal_of_writes
         return await self._go(lambda: self.server.put(record))

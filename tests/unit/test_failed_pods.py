@@ -193,14 +193,3 @@ def test_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
     assert "was disrupted" in planned.findings[0].message
     world.now += planned.wake_after
     assert [one.reason for one in world.plan(cluster).actions] == [reasons.POD_DISRUPTED]
-
-
-def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
-    cluster, world = running({"worker": 2})
-    world.ledger = world.ledger.with_job("worker", failing={0: Failing(4, NOW - 590)})
-    waits = world.plan(cluster).wake_after
-    known = dict(world.ledger.of("worker").failing)
-    world.now += waits
-    assert (waits, set(known)) == (10.0, {0})
-    assert world.plan(cluster).wake_after is None
-    assert world.ledger.of("worker").failing == {}

@@ -247,11 +247,6 @@ def test_back_off_starts_when_the_failure_is_counted():
     assert after.of("worker").failing[0].retry_at == NOW + restart.pause(0, seed="uid-1")
 
 
-@pytest.mark.parametrize(("ahead", "believed"), [(-9, -9), (0, 0), (375, 375), (375.5, 0), (1e9, 0)])
-def test_time_beyond_the_longest_back_off_is_replaced_with_now(ahead, believed):
-    assert restart.believed(NOW + ahead, NOW) == NOW + believed
-
-
 @pytest.mark.parametrize(("failures", "rule"), [(0, 1.0), (1, 2.0), (5, 32.0), (8, 256.0), (9, 300.0), (10_000, 300.0)])
 def test_back_off_doubles_and_is_bounded(failures, rule):
     drawn = {restart.pause(failures, seed=f"uid-{n}") for n in range(300)}

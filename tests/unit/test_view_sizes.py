@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import InMemoryWorld, creates, make_cluster, views_for
+from unit.in_memory import InMemoryWorld, creates, make_cluster, settled, views_for
 
-from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS
 from tfcluster_operator.life import views
 from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.base import Meta
 from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
 from tfcluster_resolver import contract
 
 
@@ -40,6 +42,38 @@ def test_five_thousand_tasks_with_filters_fit():
     seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
     cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
     assert InMemoryWorld().plan(cluster).findings == ()
+
+
+# --- the pod of each task, in the chief's view
+def pod_of(cluster, task):
+    name = naming.pod_name(cluster.name, task.job.name, task.index)
+    meta = Meta(name, cluster.namespace, f"uid-{name}", 1, cluster.uid, cluster.name, {}, {}, terminating=False)
+    return Pod(meta, "Running", True, False, "", "node", None, "")
+
+
+def test_pods_of_the_largest_cluster_have_room():
+    seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
+    cluster = make_cluster({"chief": 1, "ps": 100, "worker": {"replicas": MOST_TASKS - 101, **seen}})
+    pods = {pod.meta.name: pod for pod in (pod_of(cluster, task) for task in cluster.tasks())}
+    wanted, *_ = views.views_of(call_roll(cluster, Observed(pods=pods))).of_jobs
+    named = contract.load(wanted.files["cluster.json"].text).incarnations
+    assert (len(named["ps"]), len(named["worker"])) == (100, MOST_TASKS - 101)
+    assert not wanted.too_large
+    without, *_ = views.views_of(roster_of(cluster)).of_jobs
+    assert 0 < wanted.size - without.size < 20 * MOST_TASKS
+
+
+def test_view_without_room_for_the_pods_omits_them(monkeypatch):
+    cluster = make_cluster({"chief": 1, "ps": 1, "worker": 2, "evaluator": 1})
+    world = settled(cluster)
+    world.settle(cluster)
+    size = len(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"])
+    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
+    planned = world.plan(cluster)
+    world.apply_all(planned.actions, cluster)
+    assert planned.findings == ()
+    assert contract.load(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"]).incarnations == {}
+    assert world.plan(cluster).actions == ()
 
 
 # --- the cost

@@ -112,18 +112,7 @@ def test_list_returns_objects_and_the_continue_token():
     assert ([one.meta for one in found], meta.resource_version, meta.continue_token) == ([META], "99", "more")
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name", "path"),
-    [(None, "", "/api/v1/pods"), ("n", "", "/api/v1/namespaces/n/pods"), ("n", "a", "/api/v1/namespaces/n/pods/a")],
-)
-def test_paths_are_of_all_namespaces_one_or_an_object(namespace, name, path):
-    assert path == KINDS["Pod"].path(namespace, name)
-
-
 # --- pods
-@pytest.mark.parametrize(("value", "ready"), [("True", True), ("False", False), ("Unknown", False)])
-def test_a_pod_is_ready_by_its_condition(value, ready):
-    assert ready == pod({"phase": "Running", "conditions": [{"type": "Ready", "status": value}]}).ready
 
 
 NEVER_RAN, ITS_OWN = ("Unknown", "ContainerStatusUnknown"), ("Error", "OOMKilled")
@@ -185,10 +174,6 @@ def test_the_main_containers_end_is_the_tasks_end(phase, statuses, spec, found):
     """A sidecar that continues or fails does not count; of several containers, the one named tensorflow does."""
     given = statuses if isinstance(statuses, dict) else {"containerStatuses": statuses}
     assert pod({"phase": phase, **given}, **spec).exit == found
-
-
-def test_the_node_of_a_pod_is_known():
-    assert pod(nodeName="node").node == "node"
 
 
 def test_the_main_container_is_the_one_that_was_noted():

@@ -1,51 +1,15 @@
-"""Pods that do not terminate, and leaving tasks in the views."""
+"""Leaving tasks in the views: listed until their pods end, and rarely written."""
 
 from __future__ import annotations
 
 import pytest
-from unit.in_memory import make_cluster, running, settled, timestamp
+from unit.in_memory import make_cluster, settled
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_resolver import contract
 
 
-def reasons_of(planned):
-    return [action.reason for action in planned.actions]
-
-
-def test_finished_cluster_makes_and_edits_nothing():
-    cluster, world = running({"chief": 1, "worker": 2}, cleanPodPolicy="None")
-    world.pod_ends("demo-chief-0", "Succeeded")
-    world.delete("Pod", "demo-worker-1")
-    world.end_graceful_deletions()
-    del world.objects["Service", "demo"]
-    world.plan(cluster)
-    assert world.plan(make_cluster({"chief": 1, "worker": 5}, cleanPodPolicy="None", suspend=True)).actions == ()
-
-
-@pytest.mark.parametrize(
-    ("grace", "wakes", "finding", "freed"),
-    [(None, 40, [reasons.STUCK_TERMINATING], False), (5, 35, [], True)],
-    ids=["it is told", "it is freed where the user says so"],
-)
-def test_pod_that_does_not_go(grace, wakes, finding, freed):
-    """Ten seconds after its grace period it is stuck, and it blocks its name until it is deleted."""
-    cluster, world = running({"worker": 1}, **({} if grace is None else {"forceDeleteAfterSeconds": grace}))
-    world.delete("Pod", "demo-worker-0")
-    deletion = {"deletionTimestamp": timestamp(world.now + 30), "deletionGracePeriodSeconds": 30}
-    world.edit("Pod", "demo-worker-0", {"metadata": deletion})
-    assert (world.plan(cluster).findings, world.plan(cluster).wake_after) == ((), wakes)
-    world.now += wakes
-    planned = world.plan(cluster)
-    assert [one.reason for one in planned.findings] == finding
-    assert [(one.reason, one.force) for one in planned.actions] == [(reasons.FORCED, True)] * freed
-    assert freed or planned.wake_after is None
-    world.apply_all(planned.actions, cluster)
-    assert reasons_of(world.plan(cluster)) == [reasons.POD_DISRUPTED] * freed
-
-
-# --- leaving tasks in views
 def declared(workers, generation, **worker):
     """Declare a chief, a ps with a drain, and this number of workers, by default with an hour to drain."""
     ps, worker = {"replicas": 2, "drainTimeoutSeconds": 5}, {"replicas": workers, "drainTimeoutSeconds": 3600, **worker}

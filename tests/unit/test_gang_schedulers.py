@@ -22,7 +22,6 @@ from tfcluster_operator.objects.kinds import KINDS, kinds_for
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.pod_group import PodGroup
 from tfcluster_operator.plan.actions import Delete
-from tfcluster_operator.settings import parse_arguments
 
 NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 METADATA = {"name": "x", "namespace": "default", "uid": "u-1", "resourceVersion": "1"}
@@ -97,13 +96,6 @@ def test_pods_and_their_group_have_the_form_that_the_scheduler_reads(scheduler, 
 
 
 @elsewhere
-def test_without_a_gang_pods_are_left_to_the_default_scheduler(scheduler):
-    _, world = started(scheduler, scheduling={})
-    assert world.names("PodGroup") == set()
-    assert set(members(world).values()) == set(schedulers(world).values()) == {""}
-
-
-@elsewhere
 def test_scheduler_of_the_template_wins(scheduler):
     other = workers(2, schedulerName="other")
     _, world = started(scheduler, other)
@@ -138,17 +130,6 @@ def test_gang_that_had_its_places_waits_for_them_no_longer(scheduler):
         world.settle(cluster)
         assert set(members(world).values()) == {""}
         assert world.objects[GROUP]["spec"] == {"minMember": 4}
-
-
-@elsewhere
-def test_scaling_changes_how_many_a_waiting_group_counts(scheduler):
-    _, world = started(scheduler)
-    world.settle(gang(scheduler, {"chief": 1, "worker": 1}))
-    assert world.objects[GROUP]["spec"] == {"minMember": 2}
-    world.edit(*GROUP, {"spec": {"minMember": 1}})
-    world.settle(gang(scheduler))
-    assert world.objects[GROUP]["spec"] == {"minMember": 4}
-    assert set(members(world).values()) == {"demo.0"}
 
 
 @elsewhere
@@ -276,14 +257,6 @@ def test_groups_are_read_as_they_are_served():
     pod["spec"] = {"containers": [], "schedulingGroup": {"podGroupName": "c"}}
     read = [one["Pod"].read(msgspec.json.encode(pod)) for one in (plugins, volcano, KINDS)]
     assert [one.group for one in read if isinstance(one, Pod)] == ["a", "b", "c"]
-
-
-def test_operator_is_set_up_by_its_options():
-    assert parse_arguments(["--all-namespaces"]).gang_scheduler == "Kubernetes"
-    options = ["--gang-scheduler", "SchedulerPlugins", "--gang-scheduler-name", "mine"]
-    settings = parse_arguments(["--all-namespaces", *options])
-    chosen = gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name)
-    assert (chosen.api, chosen.name) == ("scheduling.x-k8s.io/v1alpha1", "mine")
 
 
 @everywhere

@@ -41,16 +41,6 @@ def newer(tmp_path: Path) -> Path:
     return chart_with("tfnew", tmp_path / "newer")
 
 
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """An earlier form of the chart: the CRD is in the folder crds, and helm installs it once, without a mark."""
-    chart = chart_with("tfold", tmp_path / "older")
-    (chart / "templates" / "crd.yaml").unlink()
-    (chart / "crds").mkdir()
-    chart.joinpath(*PATH).rename(chart / "crds" / "tfcluster.yaml")
-    return chart
-
-
 def short_names(server: Objects) -> list[str]:
     return server.get(CRDS, "", CRD)["spec"]["names"]["shortNames"]
 
@@ -172,28 +162,22 @@ def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_serve
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("applied", [False, True], ids=["as helm left it", "applied by kubectl since"])
-def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtures, by name
-    server: Objects, on_server: OnServer, kubectl, older: Path, newer: Path, applied
+def test_definition_that_kubectl_has_applied_can_be_taken_on(
+    server: Objects, on_server: OnServer, kubectl, newer: Path
 ):
-    """A release of the older chart can be upgraded; with the documented option, the release then owns the CRD."""
-    release = f"taken-on-{applied}".lower()
-    on_server("install", release, older)
-    if applied:
-        kubectl("apply", "-f", ROOT / "crds" / "tfcluster.yaml")
-    before, uid = short_names(server), uid_of_the_definition(server)
-    on_server("upgrade", release, CHART)
-    notes = on_server("get", "notes", release)
+    """A release leaves it alone; with the commands of its notes, the release then owns the CRD."""
+    kubectl("apply", "-f", ROOT / "crds" / "tfcluster.yaml")
+    uid = uid_of_the_definition(server)
+    on_server("install", "taken-on", newer)
+    notes = on_server("get", "notes", "taken-on")
     assert "it is not part of a release" in notes
-    assert short_names(server) == before
-    hand_over(kubectl, notes)
-    # If kubectl has applied it, kubectl owns the fields: the notes say how to take them over.
-    assert "--force-conflicts" in notes
-    on_server("upgrade", release, newer, *(["--force-conflicts"] if applied else []))
-    assert short_names(server) == ["tfnew"]
-    on_server("upgrade", release, CHART)
     assert short_names(server) == ["tfc"]
-    on_server("uninstall", release)
+    hand_over(kubectl, notes)
+    # Kubectl owns the fields: the notes say how to take them over.
+    assert "--force-conflicts" in notes
+    on_server("upgrade", "taken-on", newer, "--force-conflicts")
+    assert short_names(server) == ["tfnew"]
+    on_server("uninstall", "taken-on")
     assert uid_of_the_definition(server) == uid
 
 

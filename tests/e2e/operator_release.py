@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from live_world import POD_DEADLINE_SECONDS, is_pod_ready
-from support.objects import LEASES, PODS, Kind, Object, Objects
+from support.objects import PODS, Kind, Object, Objects
 from support.waiting import eventually
 
 DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -45,11 +45,6 @@ class OperatorRelease:
             what="the operator is available",
             within=POD_DEADLINE_SECONDS,
         )
-
-    def leader(self) -> str:
-        """Return the identity of the release's leader: the pod's name, and its process."""
-        lease = self._objects.get(LEASES, self.namespace, self.deployment()["metadata"]["name"]) or {}
-        return lease.get("spec", {}).get("holderIdentity") or ""
 
     @contextmanager
     def absent(self) -> Iterator[None]:

@@ -54,6 +54,7 @@ class OperatorProcess:
         kubeconfig: Path | None = None,
         arguments: Sequence[str] = ALL_NAMESPACES,
         wait: bool = True,
+        sources: Path | None = None,
     ) -> None:
         """Start the operator.
 
@@ -61,6 +62,7 @@ class OperatorProcess:
             kubeconfig: another kubeconfig than the default.
             arguments: its scope; with ``--leader-election`` and its like, it needs permissions for its Lease.
             wait: whether to wait until it is ready.
+            sources: the folder of other sources than these.
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
@@ -70,7 +72,7 @@ class OperatorProcess:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": os.pathsep.join(str(_ROOT / folder) for folder in ("operator", "resolver")),
+            "PYTHONPATH": os.pathsep.join(str((sources or _ROOT) / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:
@@ -143,11 +145,6 @@ class OperatorProcess:
     def tail(self, *, start: int = 0, characters: int = 4000) -> str:
         """Return the log from a position on."""
         return self.log.read_bytes()[start:].decode(errors="replace")[-characters:]
-
-    def cpu_seconds(self) -> float:
-        """Return the CPU time used so far, user and system, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def forget_peak(self) -> None:
         """Reset the peak of resident memory."""

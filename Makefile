@@ -65,7 +65,7 @@ lint: .venv
 	$(BIN)/ruff format --check .
 
 types: .venv
-	$(BIN)/mypy operator resolver client
+	$(BIN)/mypy operator resolver client bench local_kubernetes
 
 layers: .venv
 	$(BIN)/lint-imports

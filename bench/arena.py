@@ -59,7 +59,7 @@ class Arena:
         """Create a ConfigMap that can own the baseline client's objects; its creation is not counted later."""
         seen = self.observer.reached(added=1)
         body = {"metadata": {"name": f"owner-{next(_OWNERS)}"}}
-        owner = await self.send("POST", CONFIG_MAPS.path(self.namespace), body, content=JSON)
+        owner: dict[str, Any] = await self.send("POST", CONFIG_MAPS.path(self.namespace), body, content=JSON)
         await seen
         return owner
 
@@ -124,7 +124,8 @@ class Arena:
 
     async def _list(self, url: str) -> dict[str, Any]:
         async with self.admin.get(url) as answer:
-            return await answer.json()
+            found: dict[str, Any] = await answer.json()
+            return found
 
 
 @asynccontextmanager

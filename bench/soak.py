@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from bench.arena import Arena, opened
 from bench.book import Result
@@ -78,7 +79,7 @@ async def _stir(arena: Arena, shape: Shape, result: Result, *, seconds: float) -
         print(f"  {end - time.monotonic():.0f} s left, {result.series['rss_mib'][-1]:.1f} MiB", file=sys.stderr)
 
 
-async def _act(arena: Arena, manifest: dict, chance: float) -> None:
+async def _act(arena: Arena, manifest: dict[str, Any], chance: float) -> None:
     """Do one random action of users or nodes on a TFCluster; a missing TFCluster is created."""
     path = TFCLUSTERS.path(arena.namespace)
     name = manifest["metadata"]["name"]
@@ -112,7 +113,7 @@ async def _left_behind(arena: Arena) -> int:
         await asyncio.sleep(1.0)
 
 
-def _as_declared(cluster: dict) -> bool:
+def _as_declared(cluster: dict[str, Any]) -> bool:
     suspended = cluster["spec"].get("suspend", False)
     declared = sum(0 if suspended else job["replicas"] for job in cluster["spec"]["jobs"].values())
-    return declared == sum(job.get("ready", 0) for job in cluster.get("status", {}).get("jobs", {}).values())
+    return bool(declared == sum(job.get("ready", 0) for job in cluster.get("status", {}).get("jobs", {}).values()))

@@ -163,7 +163,7 @@ def _manager(world: World, program: Path, settings: tuple[str, ...]) -> Iterator
     metrics, probes, webhook = free_ports(3)
     kubeconfig = world.plane.kubeconfig_for(_USER, groups=("system:masters",))
     command = [
-        program,
+        str(program),
         f"--kubeconfig={kubeconfig}",
         "--enable-scheme=tfjob",
         f"--metrics-bind-address=127.0.0.1:{metrics}",
@@ -200,6 +200,6 @@ def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
     assert process.poll() is None, "TFJob's program has ended"
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-            return answer.status == 200
+            return bool(answer.status == 200)
     except OSError:
         return False

@@ -71,9 +71,7 @@ def convert_command(
     outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
     if Outcome.REJECTED in outcomes or not proved:
         ctx.exit(ExitCode.FAILED)
-    # A file can begin without a separator and end without a newline.
-    texts = [stream.text if stream.text.endswith("\n") else f"{stream.text}\n" for _, stream in streams]
-    click.echo(texts[0] + "".join(text if text.startswith("---") else f"---\n{text}" for text in texts[1:]), nl=False)
+    click.echo("---\n".join(stream.text for _, stream in streams), nl=False)
     lost = Outcome.LOSSY in outcomes or any(stream.beside for _, stream in streams)
     ctx.exit(ExitCode.LOSSY if lost else ExitCode.OK)
 

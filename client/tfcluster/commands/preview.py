@@ -141,7 +141,7 @@ class _Comparison(click.Command):
 """)
 @click.pass_context
 def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:
-    """Show what applying a manifest would change: fields, pods and other objects.
+    """Show what applying a manifest would change: fields and pods.
 
     Nothing is changed. The exit codes are those of `kubectl diff`: 0 no difference, 1 a difference, 2 the comparison
     failed.
@@ -168,7 +168,6 @@ def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...
 _SIGNS: Final = {
     "create": ("+", "good", "created"),
     "replace": ("~", "waiting", "replaced"),
-    "change": ("~", "waiting", "changed"),
     "delete": ("-", "bad", "deleted"),
     "keep": (" ", "off", "of an older template"),
 }
@@ -188,9 +187,6 @@ def _lines(edit: Edit) -> Iterator[Text]:
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
         yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))
-    for one in edit.objects:
-        sign, style, done = _SIGNS[one.what]
-        yield _line(sign, style, f"{one.kind} {one.name} is {done}")
     for note in edit.notes:
         yield _line("!", "bad", note)
 
@@ -208,9 +204,6 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
     for pods in document["pods"]:
         pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
     return {"differs": edit.differs, **document}
-
-
-_MOST: Final = 24
 
 
 @click.command()
@@ -242,20 +235,18 @@ def matrix_command(
     This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
     sees now.
     """
-    from tfcluster.matrix import grid_lines, grid_of, membership_of
+    from tfcluster_operator.life.views import whole_view
+    from tfcluster_resolver.cluster import Membership
     from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
     cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
-    membership = membership_of(cluster)
+    membership = Membership(view=whole_view(cluster), own=None)
     if output != "table":
         document = json.loads(matrix.as_json(membership, whole=True))
         data({**document, "notes": [*_notes(cluster)]}, output)
         return
-    grid = grid_of(membership, most=_MOST)
-    if grid is not None:
-        click.echo("\n".join(grid_lines(grid, fancy=console().encoding.startswith("utf"))) + "\n")
     click.echo(matrix.as_text(membership, whole=True))
     for note in _notes(cluster):
         click.echo(note)

@@ -32,7 +32,7 @@ COMMANDS: Final = {
         "convert": "Convert Kubeflow's TFJobs to TFClusters.",
         "validate": "Validate the TFClusters in files, without a Kubernetes cluster.",
         "render": "Print the objects that the operator would create, and the view of each task.",
-        "diff": "Show what applying a manifest would change: fields, pods and other objects.",
+        "diff": "Show what applying a manifest would change: fields and pods.",
         "apply": "Create or update TFClusters from files.",
     },
     "Change": {

@@ -19,8 +19,6 @@ from tfcluster.local.session import lock
 from tfcluster_resolver import contract
 
 HOST: Final = "127.0.0.1"
-#: A field of a pod's status, not of Kubernetes: the port on this machine for each port of the pod.
-LOCAL_PORTS: Final = "localPorts"
 #: The first port for outgoing connections, if the system does not report it.
 _FIRST_EPHEMERAL: Final = 32768
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from tfcluster.local.addresses import HOST, LOCAL_PORTS, NoPortError
+from tfcluster.local.addresses import HOST, NoPortError
 from tfcluster.local.containers import Container, Kind
 from tfcluster.local.environment import Surroundings
 from tfcluster.local.logs import ContainerLog
@@ -273,7 +273,6 @@ class PodPlayer:
             "hostIP": HOST,
             "podIP": HOST,
             "podIPs": [{"ip": HOST}],
-            LOCAL_PORTS: self._surroundings.local_ports(self._pod),
             "conditions": [
                 *({**one, "observedGeneration": generation} for one in self._conditions.values()),
                 *(one for one in found["status"].get("conditions") or () if one["type"] not in self._conditions),

@@ -81,7 +81,7 @@ def test_tasks_see_each_other_at_addresses_of_this_machine(start: Start) -> None
     assert "'chief': ['127.0.0.1:" in spec
     assert spec.count("127.0.0.1:") == 3
     assert "small succeeded" in run.err
-    assert [path for path in run.state.rglob("*") if path.is_file() and ".ports" not in path.parts] == []
+    assert [path for path in run.state.rglob("*") if path.is_file()] == []
 
 
 def test_a_run_that_is_killed_leaves_a_folder_that_the_next_one_cleans(start: Start) -> None:
@@ -145,12 +145,12 @@ def test_other_commands_work_on_a_run(start: Start) -> None:
     end_by(run, signal.SIGHUP)
 
 
-def test_two_runs_share_no_port_and_one_name_is_taken_once(start: Start, tmp_path: Path) -> None:
+def test_a_name_of_a_run_is_taken_once(start: Start, tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
     workers = {"worker": job(AT, replicas=2)}
     runs = [start(cluster(name, jobs=workers), folder=name, env=state) for name in ("one", "two")]
-    lines = [run.await_line(f"worker-{index} | at") for run in runs for index in (0, 1)]
-    assert len({line.rpartition(":")[2] for line in lines}) == 4
+    for run in runs:
+        run.await_line("worker-0 | at")
     again = start(cluster("one", jobs=workers), folder="again", env=state)
     assert (again.end(), "a run named one is there already" in again.err) == (1, True)
     listed = json.loads(again.tfcluster("local", "list", "-o", "json", state=state).stdout)
@@ -241,15 +241,10 @@ def test_pod_with_an_unusable_host_path_reports_the_error(start: Start, tmp_path
     assert "chief-0 ended with exit code 128: [Errno 20] Not a directory" in run.err
 
 
-def test_a_stopped_run_is_named_and_a_deleted_cluster_has_not_succeeded(start: Start) -> None:
+def test_a_deleted_cluster_has_not_succeeded(start: Start) -> None:
     """Continuous integration must not be green because a user deleted what it tests."""
     run = start(cluster(jobs={"chief": job(WAITS)}))
     run.await_line("waits")
-    run.signal(signal.SIGSTOP)
-    asked = run.tfcluster("status", "--local")
-    run.signal(signal.SIGCONT)
-    assert (asked.returncode, "the run small is stopped" in asked.stderr) == (1, True)
-    assert f"kill -CONT {run.process.pid}" in asked.stderr
     run.tfcluster("delete", "small", "--local", "--yes")
     assert (run.end(), "small was deleted before its end" in run.err) == (1, True)
 

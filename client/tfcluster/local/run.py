@@ -53,11 +53,7 @@ def run(options: Options) -> int:
     try:
         with session.begin(options.name) as own:
             _log_to(own.folder / "operator.log")
-            ports = Ports(session.ports())
-            try:
-                return asyncio.run(_Run(options, own, ports).play())
-            finally:
-                ports.release()
+            return asyncio.run(_Run(options, own).play())
     except OSError as error:
         raise TFClusterError(
             f"the run cannot continue: {error}",
@@ -80,10 +76,10 @@ def _log_to(path: Path) -> None:
 class _Run:
     """One run."""
 
-    def __init__(self, options: Options, own: session.Session, ports: Ports) -> None:
+    def __init__(self, options: Options, own: session.Session) -> None:
         self._options = options
         self._session = own
-        self._addresses = Addresses(ports)
+        self._addresses = Addresses(Ports())
         self._names = [one["metadata"]["name"] for one in options.clusters]
         self._story = Story(
             self._names,

@@ -141,9 +141,8 @@ class Story:
         status = pod["status"]
         statuses = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
         for one in statuses if len(statuses) > 1 else ():
-            ended = (one["state"] if "terminated" in one["state"] else one["lastState"]).get("terminated") or {}
-            told = one["restartCount"] - ("terminated" not in one["state"])
-            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"], told):
+            ended = one["state"].get("terminated") or {}
+            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"]):
                 self.say(f"{task}/{one['name']} {_how(ended)}", colour="red")
 
     def _tell_restarts(self, body: Object) -> None:

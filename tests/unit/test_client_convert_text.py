@@ -148,10 +148,7 @@ def test_texts_stay_texts():
         ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: }}\n", "spec.trialSpec: this TFJob is not"),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
-        ('{"kind": "TFJob", "kind": "TFJob"}', 'f:1: the key "kind" stands twice'),
         ("kind: TFJob\nspec: {{ .Values.x }}\n", "f:2: "),
-        ("a: &a [*a]\n", "f:1: an alias stands inside of what it names"),
-        ("kind: TFJob\nspec: " + "[" * 500, "nested more than"),
     ],
 )
 def test_invalid_yaml_is_reported_with_its_line(text: str, words: str):

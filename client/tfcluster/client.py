@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from tfcluster.apply import Applying, check
+from tfcluster.apply import Applying
+from tfcluster.apply import check as check_identity
 from tfcluster.changes import (
     Change,
     restart_by_deletion,
@@ -24,7 +26,7 @@ from tfcluster.events import Event, events_of, follow_events
 from tfcluster.kube.api import EVENTS, PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
-from tfcluster.manifest.fields import misfits
+from tfcluster.manifest.fields import check
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.python import TFCluster
 from tfcluster.status.load import look
@@ -366,7 +368,7 @@ class Client:
         if keep not in (True, False, "on_error"):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
-        check(Manifest(manifest, "the manifest", 0))
+        check_identity(Manifest(manifest, "the manifest", 0))
         until = None if timeout is None else time.monotonic() + timeout
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace") or self.namespace
         before = self.api.find(TFCLUSTERS, name, namespace)
@@ -586,9 +588,12 @@ def _reborn(name: str) -> ConflictError:
 def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
     if isinstance(cluster, TFCluster):
         return cluster.to_manifest()
-    if problems := [*misfits(cluster, Mapping[str, Any], "the manifest")]:
-        raise ManifestError("this is not a manifest:", problems)
-    return dict(cluster)
+    try:
+        body = json.loads(json.dumps(cluster))
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"this is not a manifest: {error}") from error
+    found: Object = check(body, dict[str, Any], "this is not a manifest")
+    return found
 
 
 def _left(until: float | None) -> float | None:

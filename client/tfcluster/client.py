@@ -161,8 +161,6 @@ class RunningCluster:
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
 Keep = Literal[False, True, "on_error"]
-#: What happens to the pods of a deleted TFCluster.
-Cascade = Literal["background", "foreground", "orphan"]
 _CONFLICT: Final = 409
 _INVALID: Final = 422
 
@@ -544,7 +542,6 @@ class Client:
         namespace: str | None = None,
         *,
         uid: str = "",
-        cascade: Cascade | None = None,
         wait: bool = False,
         timeout: float | None = None,
         dry_run: bool = False,
@@ -556,9 +553,7 @@ class Client:
             name: its name.
             namespace: its namespace, if not the client's.
             uid: delete it only if it still has this UID.
-            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" keeps them; by default
-                "foreground" with ``wait``, else "background".
-            wait: return when it and its pods are deleted.
+            wait: delete its pods before it, and return when all are deleted.
             timeout: how long to wait at the most, in seconds; None waits forever.
             dry_run: delete nothing; the API server says whether it would.
             tell: called with what is waited for.
@@ -569,7 +564,7 @@ class Client:
         """
         body = self.get(name, namespace)
         uid = uid or _uid_of(body)
-        how = (cascade or ("foreground" if wait else "background")).capitalize()
+        how = "Foreground" if wait else "Background"
         with contextlib.suppress(NotFoundError):  # it was deleted in the meantime
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
         if wait and not dry_run:

@@ -15,7 +15,7 @@ from tfcluster.commands import options
 from tfcluster.commands.change import dry, patience, waiting
 from tfcluster.commands.options import Format
 from tfcluster.commands.output import data, say
-from tfcluster.errors import ConflictError, ManifestError
+from tfcluster.errors import ManifestError
 from tfcluster.kube.api import TFCLUSTERS
 
 if TYPE_CHECKING:
@@ -165,36 +165,12 @@ def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
     from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
     from tfcluster.manifest.recipes import config_map_of
 
-    created = True
-    try:
-        owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
-    except ConflictError:
-        owner = _same(client, recipe, manifest)
-        created = False
+    owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
     # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
-    program = config_map_of(recipe, owner)
-    if program is not None:
-        try:
-            client.api.create(CONFIG_MAPS, program, recipe.namespace)
-        except ConflictError:
-            known = client.api.get(CONFIG_MAPS, program["metadata"]["name"], recipe.namespace)
-            if known.get("data") != program["data"]:
-                raise
-    say(f"{recipe.name} is created." if created else f"{recipe.name} was there already, and is the same.")
+    if (program := config_map_of(recipe, owner)) is not None:
+        client.api.apply(CONFIG_MAPS, program, recipe.namespace)
+    say(f"{recipe.name} is created.")
     say(f"Follow it: tfcluster status {recipe.name} --watch, tfcluster logs {recipe.name} -f")
-
-
-def _same(client: Client, recipe: Recipe, manifest: Any) -> Any:
-    """Return the existing TFCluster if it matches the recipe, so that a second try finishes the first."""
-    from tfcluster.manifest.files import Manifest
-    from tfcluster.preview.diff import edit_of
-
-    if edit_of(client.api, Manifest(manifest, "the command line", 0)).differs:
-        raise ManifestError(
-            f"TFCluster {recipe.name} already exists with a different spec",
-            hint="Choose another name, or print the manifest, compare it (tfcluster diff -f FILE) and apply it.",
-        )
-    return client.get(recipe.name, recipe.namespace)
 
 
 @click.command()

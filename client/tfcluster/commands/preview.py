@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 @options.output("yaml", "json")
 @click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
 @click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
-@click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
 @options.examples("""
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views --task worker-0
@@ -43,12 +42,11 @@ def render_command(
     output: str,
     views: bool,
     task: str | None,
-    resolver: bool,
 ) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
     This works without a Kubernetes cluster. <uid> stands for the UID that the API server gives the TFCluster; epochs
-    and digests are those of a new TFCluster.
+    and digests are those of a new TFCluster. The ConfigMap that delivers the resolver is not printed.
     """
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
@@ -56,7 +54,6 @@ def render_command(
     from tfcluster.preview.render import only_of, render
 
     documents: list[dict[str, Any]] = []
-    told: set[tuple[str, str]] = set()
     for manifest in read_clusters(files).clusters:
         cluster = declare(manifest, namespace)
         rendered = render(cluster, managed_by=manifest.body["spec"].get("managedBy"))
@@ -65,17 +62,7 @@ def render_command(
         if task is not None:
             rendered = only_of(rendered, cluster, task)
         if not views:
-            copy = (cluster.namespace, rendered.resolver)
-            shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
-            # All clusters of a namespace share it.
-            first = copy not in told and len(shown) < len(rendered.objects)
-            told.add(copy)
-            documents += rendered.objects if first and resolver else shown
-            if first and not resolver:
-                say(
-                    f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
-                    "An operator of another version makes one of its own."
-                )
+            documents += rendered.objects
         if views or task is not None:
             documents += [_view_document(cluster.name, one) for one in rendered.views]
     if output == "yaml":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -63,10 +62,6 @@ _MODULES: Final = {
 }
 
 
-#: The errors of a full or broken disk under the output.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-
-
 class _Root(click.Group):
     """The commands, each imported when it is used."""
 
@@ -116,12 +111,6 @@ def _told() -> Iterator[None]:
         # A closed pipe, such as of `head`, must not end in a traceback; Python would fail again at its exit.
         sys.stdout = None
         raise click.exceptions.Exit(ExitCode.OK) from error
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        sys.stdout = None  # Python would try to write the rest at its exit, and fail again
-        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
-        raise click.exceptions.Exit(ExitCode.FAILED) from error
     except KeyboardInterrupt as error:
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
 

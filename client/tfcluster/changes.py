@@ -85,26 +85,11 @@ def resumption(body: Mapping[str, Any]) -> Change:
     return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)), first)
 
 
-def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say which objects are deleted with a TFCluster, and which objects that its pods use are kept."""
-    jobs: Mapping[str, Any] = body["spec"]["jobs"]
+def deletion(body: Mapping[str, Any]) -> str:
+    """Say which objects are deleted with a TFCluster."""
     tasks = count(sum(declared(body).values()), "task")
-    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs"
-    kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
-    stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
-    return (f"To be deleted: {gone}, its Service and its views.", stays)
-
-
-def _used_by(template: Mapping[str, Any]) -> Iterator[str]:
-    """Return the objects of other owners that pods mount; volumes of kind ``ephemeral`` are deleted with their pods."""
-    for volume in (template.get("spec") or {}).get("volumes") or ():
-        for kind, word, key in (
-            ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
-            ("configMap", "ConfigMap", "name"),
-            ("secret", "Secret", "secretName"),
-        ):
-            if found := (volume.get(kind) or {}).get(key):
-                yield f"{word} {found}"
+    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs, its Service and its views"
+    return f"To be deleted: {gone}. Volumes, ConfigMaps and Secrets that you created are kept."
 
 
 def check_alive(body: Mapping[str, Any], so: str) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.waiting import GUARD
 
-from tfcluster.changes import deletion, restart_of_jobs, restart_of_task, resumption, scaling, suspension
+from tfcluster.changes import restart_of_jobs, restart_of_task, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, ManifestError, NoClusterError, NotRunningError
 from tfcluster.kube.api import seconds_of
 from tfcluster.tasks import TaskName
@@ -86,14 +86,6 @@ def test_cluster_that_gave_up_by_itself_is_resumed_by_two_edits():
     change = resumption(body)
     assert (change.first, change.patch) == ({"spec": {"suspend": True}}, {"spec": {"suspend": False}})
     assert change.words[0] == "To start from the beginning: 4 tasks, complete ones too."
-
-
-def test_deletion_says_what_stays():
-    body = cluster()
-    claim, script = {"persistentVolumeClaim": {"claimName": "checkpoints"}}, {"configMap": {"name": "script"}}
-    body["spec"]["jobs"]["worker"]["template"]["spec"]["volumes"] = [claim, script, {"emptyDir": {}}]
-    assert "pods of its 4 tasks" in deletion(body)[0]
-    assert deletion(body)[1] == "To be kept: ConfigMap script, PersistentVolumeClaim checkpoints."
 
 
 def test_scale_announces_its_effect_and_supports_dry_run(client_world):

@@ -88,14 +88,6 @@ def test_container_without_a_known_program_is_rejected(tmp_path: Path) -> None:
         manifest.check_programs(objects, {"": ["true"]})
 
 
-def test_files_of_the_image_are_named_unless_they_are_here(tmp_path: Path) -> None:
-    there = {"command": ["python3", "/opt/of-the-image/train.py", "--logs", "/logs/x"], "name": "a", "image": "b"}
-    other = {"command": ["/of-the-image/bin/run"], "workingDir": "/of-the-image", "name": "c", "image": "b"}
-    objects = read(tmp_path, cluster(jobs={"chief": {"template": {"spec": {"containers": [there, other]}}}}))
-    assert manifest.image_paths(objects, []) == ["/opt/of-the-image/train.py", "/of-the-image/bin/run", "/of-the-image"]
-    assert manifest.image_paths(objects, ["/opt/of-the-image", "/of-the-image/"]) == []
-
-
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read(example: Path) -> None:
     objects = manifest.load([example])

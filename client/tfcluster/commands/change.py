@@ -177,8 +177,7 @@ def delete_command(
     """
     found = [client.get(name) for name in dict.fromkeys(clusters)]
     for body in found:
-        for words in deletion(body):
-            say(words)
+        say(deletion(body))
     if sys.stdin.isatty() and not (yes or dry_run):
         click.confirm("Delete?", abort=True, err=True)
     for body in found:

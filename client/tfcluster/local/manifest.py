@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
-from tfcluster.local.environment import is_python
 from tfcluster.manifest.files import Manifest, Manifests, read_clusters
 from tfcluster.manifest.validate import declare
 from tfcluster_operator.declaration import naming
@@ -29,7 +27,6 @@ _PROGRAMS: Final = frozenset(
     }
 )
 NAMESPACE: Final = "default"
-_PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 
 
 def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: None) -> list[Object]:
@@ -133,26 +130,3 @@ def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequenc
             found,
             hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
         )
-
-
-def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
-    """Return files that commands and arguments expect in an image, and that do not exist on this machine."""
-    found: dict[str, None] = {}
-    for _, _, container in _containers(clusters):
-        mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
-        for path in map(Path, _paths_of(container)):
-            if not any(path.is_relative_to(one) for one in (*mounts, *known)) and not path.exists():
-                found[str(path)] = None
-    return list(found)
-
-
-def _paths_of(container: Mapping[str, Any]) -> Iterator[str]:
-    """Return the paths that a container's program needs to start: the program, scripts, the folder."""
-    command = container.get("command") or ()
-    if command and command[0].startswith("/") and not is_python(command[0]):
-        yield command[0]
-    for word in (*command[1:], *(container.get("args") or ())):
-        if "\n" not in word:
-            yield from (path for path in _PATH.findall(word) if Path(path).suffix)
-    if folder := container.get("workingDir"):
-        yield folder

@@ -139,11 +139,6 @@ class _Run:
             story.say(f"not supported locally, ignored: {', '.join(left)}")
         for one in options.mapped:
             story.say(f"{one.there} is {one.here}")
-        lacking: dict[str, str] = {}
-        for path in manifest.image_paths(options.clusters, [one.there for one in options.mapped]):
-            lacking.setdefault(path.rpartition("/")[0] or path, path)
-        for folder, path in lacking.items():
-            story.say(f"{path} is in the image alone; if it is here, add --map {folder}=FOLDER", colour="yellow")
         for claim in self._session.claims:
             story.say(f"volume {claim.name} has files of an earlier run: {claim}")
         only = "" if len(session.running()) == 1 else f" --session {self._session.name}"

@@ -33,6 +33,8 @@ _SILENT: Final = (
     reasons.DEADLINE_EXCEEDED,
 )
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
+#: How Python reports that its program does not exist.
+_NO_FILE: Final = re.compile(rb"can't open file '(?P<folder>.+)/[^/']+': \[Errno 2\]")
 #: A back-off below this, in seconds, is not reported.
 _SHORTEST_PAUSE: Final = 0.5
 
@@ -83,6 +85,9 @@ class Story:
         if missing := _MISSING.search(text):
             module = (missing["module"] or missing["own"]).decode()
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
+        if lacking := _NO_FILE.search(text):
+            folder = lacking["folder"].decode("utf-8", "replace")
+            self.once(f"{folder} is in the image alone; if it is here, add --map {folder}=FOLDER")
 
     def say(self, words: str, *, colour: str | None = None) -> None:
         if not self._silent:

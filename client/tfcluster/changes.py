@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
 from tfcluster.status.picture import TaskPicture, picture_of
-from tfcluster.tasks import TaskName, declared, spell, verdict
+from tfcluster.tasks import TaskName, choose, declared, spell, verdict
 from tfcluster.terminal import count, few
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import timestamp
@@ -159,6 +159,20 @@ def _how(cluster: TFCluster, job: str) -> str:
         return f"{tasks} are replaced from the highest index down, {some} at a time (updateStrategy)."
     how = "is replaced" if replicas == 1 else "are replaced together"
     return f"{tasks} {how}. This does not count as a failure."
+
+
+def restart(
+    body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], words: Sequence[str], now: float
+) -> tuple[Change, dict[TaskName, Replacement]]:
+    """Decide a restart of tasks and jobs: the change of the templates, and the pods that are replaced one by one."""
+    chosen = choose(words, declared(body), (), body["metadata"]["name"])
+    jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
+    single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
+    change = restart_of_jobs(body, jobs, now) if jobs else Change({}, ())
+    alone = {task: restart_of_task(body, pods, task, now) for task in single}
+    if jobs and not change.patch:
+        alone |= restart_by_deletion(body, pods, jobs, now)
+    return change, alone
 
 
 def restart_by_deletion(

@@ -7,6 +7,7 @@ import json
 import pytest
 from support.waiting import GUARD
 
+from tfcluster.apply import change_cluster
 from tfcluster.changes import restart_of_jobs, restart_of_task, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, ManifestError, NoClusterError, NotRunningError
 from tfcluster.kube.api import seconds_of
@@ -127,7 +128,7 @@ def test_recreated_cluster_is_not_changed_by_older_decisions(client_world):
         with pytest.raises(ConflictError):
             client.delete("digits", uid=first["metadata"]["uid"])
         with pytest.raises(ConflictError):
-            client._change(first, scaling(first, "worker", 2), dry_run=False, tell=print)
+            change_cluster(client.api, first, scaling(first, "worker", 2), dry_run=False, tell=print)
         assert client.wait("digits", "deleted", uid=first["metadata"]["uid"], timeout=GUARD) is None
 
 

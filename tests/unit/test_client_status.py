@@ -20,7 +20,8 @@ from tfcluster.errors import RefusedError, UnreachableError
 from tfcluster.kube.api import PODS, Selection
 from tfcluster.kube.watch import snapshots
 from tfcluster.status.load import watch
-from tfcluster.status.picture import Devices, picture_of, standing_of
+from tfcluster.status.picture import Devices, picture_of
+from tfcluster.status.standing import standing_of
 from tfcluster.status.text import Paper, age, draw, draw_list
 
 

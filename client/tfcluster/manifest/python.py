@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -357,3 +358,15 @@ class TFCluster:
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)
+
+
+def manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
+    """Return the manifest of a TFCluster, or a copy of a manifest; raises ManifestError if it is not valid JSON."""
+    if isinstance(cluster, TFCluster):
+        return cluster.to_manifest()
+    try:
+        body = json.loads(json.dumps(cluster))
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"this is not a manifest: {error}") from error
+    found: Object = check(body, dict[str, Any], "this is not a manifest")
+    return found

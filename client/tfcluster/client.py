@@ -80,8 +80,7 @@ class Client:
 
         Args:
             name: its name.
-            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated",
-                "deleted", or ``condition=TYPE[=STATUS]``.
+            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated" or "deleted".
             namespace: its namespace, if not the client's.
             uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits forever.

@@ -120,18 +120,6 @@ def test_problems_of_all_files_are_reported_together(tmp_path):
     assert places == ["one.yaml:1", "two.yaml:2", "three.yaml"]
 
 
-def test_duplicate_object_is_rejected_by_name(read):
-    one = "apiVersion: {}\nkind: {}\nmetadata: {{name: web, namespace: {}}}\n---\n"
-    fine = [("apps/v1", "A", "a"), ("apps/v1", "A", "b"), ("v1", "A", "a"), ("apps/v1", "B", "a")]
-    text = "".join(one.format(*row) for row in fine) + "kind: C\nmetadata: {generateName: c-}\n---\n" * 2
-    assert len(read(text).others) == 6
-    with pytest.raises(ManifestError, match="occurs twice") as refused:
-        read(text + one.format("apps/v1beta1", "A", "b"))
-    (problem,) = refused.value.problems
-    assert problem.count("cluster.yaml:23: A web in namespace b is at ") == 1
-    assert problem.endswith("cluster.yaml:5 already")
-
-
 def test_url_and_empty_folder_have_different_messages(tmp_path):
     with pytest.raises(ManifestError, match="pipe it in") as refused:
         files.read(["https://example.test/cluster.yaml", tmp_path])

@@ -260,7 +260,6 @@ class Surroundings:
         log = ContainerLog(
             self.folder / "logs" / name / f"{container.name}.log",
             heard=lambda line: self.heard(namespace, name, container.name, line),
-            lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
         )
         return Prepared(Command(argv, env, cwd), log, Actions(container.spec, rewriting.port, command), message_file)
 

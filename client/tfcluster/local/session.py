@@ -58,13 +58,7 @@ class Session:
 
 
 def states() -> Path:
-    try:
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    except RuntimeError as error:
-        raise TFClusterError(
-            "no home folder found for the state of runs",
-            hint="Set XDG_STATE_HOME to a folder that you can write to.",
-        ) from error
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state).absolute() / "tfcluster" / "local"
 
 

@@ -79,9 +79,6 @@ class Story:
         except BrokenPipeError:
             self._quiet = True
             self._broken()
-        except OSError as error:
-            self._quiet = True
-            self.once(f"standard output cannot be written: {error.strerror}; `tfcluster logs --local` has the lines")
         if missing := _MISSING.search(text):
             module = (missing["module"] or missing["own"]).decode()
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")

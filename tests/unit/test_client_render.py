@@ -194,17 +194,6 @@ def test_name_that_is_to_be_generated_has_a_stand_in():
     assert names == {"run-xxxxx", "run-xxxxx-worker", "run-xxxxx-worker-0"}
 
 
-def test_one_task_is_its_pod_and_its_view():
-    shown, other, missing = (run(*PARAMETER_SERVER, "--task", word) for word in ("worker-1", "worker/1", "worker-2"))
-    assert shown.stdout == other.stdout
-    pod, seen = yaml.safe_load_all(shown.stdout)
-    assert pod["metadata"]["name"] == "digits-worker-1"
-    assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker-1"], ["chief", "ps"])
-    assert (missing.exit_code, "worker-0 to worker-1" in missing.stderr) == (1, True)
-    empty, _ = rendered(tfcluster("none").job("worker", replicas=0), "--task", "worker-0")
-    assert "It has no tasks." in empty.stderr
-
-
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

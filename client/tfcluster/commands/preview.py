@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tfcluster.commands import options
-from tfcluster.commands.options import ClusterName, TaskName
+from tfcluster.commands.options import ClusterName
 from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 @click.option("-n", "--namespace", default="default", show_default=True, help="The namespace of objects without one.")
 @options.output("yaml", "json")
 @click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
-@click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
 @options.examples("""
     $ tfcluster render -f digits.yaml
-    $ tfcluster render -f digits.yaml --views --task worker-0
+    $ tfcluster render -f digits.yaml --views
 """)
 def render_command(
     *,
@@ -41,7 +40,6 @@ def render_command(
     namespace: str,
     output: str,
     views: bool,
-    task: str | None,
 ) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
@@ -51,7 +49,7 @@ def render_command(
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
     from tfcluster.manifest.yaml import write
-    from tfcluster.preview.render import only_of, render
+    from tfcluster.preview.render import render
 
     documents: list[dict[str, Any]] = []
     for manifest in read_clusters(files).clusters:
@@ -59,16 +57,9 @@ def render_command(
         rendered = render(cluster, managed_by=manifest.body["spec"].get("managedBy"))
         for note in rendered.notes:
             say(f"{manifest.name}: {note}.")
-        if task is not None:
-            rendered = only_of(rendered, cluster, task)
-        if not views:
-            documents += rendered.objects
-        if views or task is not None:
-            documents += [_view_document(cluster.name, one) for one in rendered.views]
+        documents += [_view_document(cluster.name, one) for one in rendered.views] if views else rendered.objects
     if output == "yaml":
         click.echo("".join("---\n" + write(document, width=120) for document in documents), nl=False)
-    elif task is not None and len(documents) == 1:
-        data(documents[0], "json")
     else:
         data({"views": documents} if views else {"apiVersion": "v1", "kind": "List", "items": documents}, "json")
 

@@ -60,7 +60,6 @@ class Selection(NamedTuple):
 
 TFCLUSTERS: Final = Resource(naming.API_VERSION, naming.PLURAL)
 PODS: Final = Resource("v1", "pods")
-SERVICES: Final = Resource("v1", "services")
 CONFIG_MAPS: Final = Resource("v1", "configmaps")
 EVENTS: Final = Resource("v1", "events")
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tfcluster.errors import ManifestError
-from tfcluster.tasks import listed, read
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import JobRecord, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
@@ -119,16 +117,3 @@ def _notes(cluster: TFCluster, managed_by: str | None, wanted: tuple[JobViews, .
                 f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap can store; "
                 "its pods are not created: declare device filters, or fewer tasks"
             )
-
-
-def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
-    """Keep only one task's pod and its view."""
-    jobs = {one.name: one.replicas for one in cluster.jobs}
-    task = read(word, jobs)
-    if task is None or task.index >= jobs[task.job]:
-        raise ManifestError(f"{cluster.name} declares no task {word}", hint=f"It has {listed(jobs)}.")
-    job, index = task.job, task.index
-    name = naming.pod_name(cluster.name, job, index)
-    pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
-    views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)
-    return replace(rendered, objects=tuple(pods), views=tuple(views))

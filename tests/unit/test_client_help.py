@@ -51,7 +51,7 @@ LASTING = re.compile(
 )
 #: What ends with something else than 0 as its example stands in the help.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
-#: What needs more than a cluster: test_local_run.py runs it.
+#: These examples need more than a cluster: test_local_run.py runs them.
 ELSEWHERE = ({"local", "kill"}, {"local", "delete"})
 
 

@@ -59,7 +59,7 @@ class TaskContainer:
 
 
 class _Container(TypedDict, total=False):
-    """The fields of a template's container to which something is added."""
+    """The fields of a container that a job extends."""
 
     env: Sequence[Mapping[str, Any]] | None
     volumeMounts: Sequence[Mapping[str, Any]] | None
@@ -67,14 +67,14 @@ class _Container(TypedDict, total=False):
 
 
 class _Pod(TypedDict, total=False):
-    """The fields of a template's pod to which something is added."""
+    """The fields of a pod that a job extends."""
 
     containers: Sequence[_Container] | None
     volumes: Sequence[Mapping[str, Any]] | None
 
 
 class _Template(TypedDict, total=False):
-    """A template to which something is added."""
+    """A template that a job extends."""
 
     spec: _Pod | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfcluster.client import Client, ClusterStatus, RunningCluster
+    from tfcluster.client import Client
     from tfcluster.errors import (
         ClusterFailedError,
         ConflictError,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TFCluster,
         UpdateStrategy,
     )
+    from tfcluster.running import ClusterStatus, RunningCluster
     from tfcluster.tasks import NoTaskError
 
 __all__ = [

@@ -1,13 +1,14 @@
-"""Applying the objects of files: TFClusters, and whatever they need beside them."""
+"""Applying the objects of files, TFClusters and whatever they need beside them; and changes of a TFCluster."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tfcluster.errors import ManifestError, NotFoundError, RefusedError
+from tfcluster.changes import Change
+from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
 from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Object, Resource
 from tfcluster.manifest.files import Manifest, Manifests
 
@@ -101,3 +102,35 @@ def _same(before: Object, after: Object) -> bool:
         return {**body, "status": None, "metadata": about}
 
     return told(before) == told(after)
+
+
+_CONFLICT: Final = 409
+_INVALID: Final = 422
+
+
+def uid_of(body: Object) -> str:
+    return str(body["metadata"]["uid"])
+
+
+def reborn(name: str) -> ConflictError:
+    words = f"{name} was deleted and created again"
+    return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
+
+
+def change_cluster(
+    api: KubernetesApi, body: Object, change: Change, *, dry_run: bool, tell: Callable[[str], None]
+) -> Object:
+    """Carry out a change of a TFCluster; raises ConflictError if another one has its name now."""
+    for words in change.words:
+        tell(words)
+    about = body["metadata"]
+    try:
+        for one in filter(None, (change.first, change.patch)):
+            # With its UID, so that another TFCluster that was created under the same name is not changed.
+            patch = {**one, "metadata": {"uid": about["uid"]}}
+            body = api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
+    except RefusedError as error:
+        if error.status == _INVALID and "metadata.uid" in str(error):
+            raise reborn(about["name"]) from error
+        raise
+    return body

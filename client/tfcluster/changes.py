@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
 from tfcluster.status.picture import TaskPicture, picture_of
-from tfcluster.tasks import TaskName, declared, spell, verdict
+from tfcluster.tasks import TaskName, choose, declared, spell, verdict
 from tfcluster.terminal import count, few
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import timestamp
@@ -85,26 +85,11 @@ def resumption(body: Mapping[str, Any]) -> Change:
     return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)), first)
 
 
-def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say which objects are deleted with a TFCluster, and which objects that its pods use are kept."""
-    jobs: Mapping[str, Any] = body["spec"]["jobs"]
+def deletion(body: Mapping[str, Any]) -> str:
+    """Say which objects are deleted with a TFCluster."""
     tasks = count(sum(declared(body).values()), "task")
-    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs"
-    kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
-    stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
-    return (f"To be deleted: {gone}, its Service and its views.", stays)
-
-
-def _used_by(template: Mapping[str, Any]) -> Iterator[str]:
-    """Return the objects of other owners that pods mount; volumes of kind ``ephemeral`` are deleted with their pods."""
-    for volume in (template.get("spec") or {}).get("volumes") or ():
-        for kind, word, key in (
-            ("persistentVolumeClaim", "PersistentVolumeClaim", "claimName"),
-            ("configMap", "ConfigMap", "name"),
-            ("secret", "Secret", "secretName"),
-        ):
-            if found := (volume.get(kind) or {}).get(key):
-                yield f"{word} {found}"
+    gone = f"TFCluster {body['metadata']['name']}, the pods of its {tasks} with their logs, its Service and its views"
+    return f"To be deleted: {gone}. Volumes, ConfigMaps and Secrets that you created are kept."
 
 
 def check_alive(body: Mapping[str, Any], so: str) -> None:
@@ -174,6 +159,20 @@ def _how(cluster: TFCluster, job: str) -> str:
         return f"{tasks} are replaced from the highest index down, {some} at a time (updateStrategy)."
     how = "is replaced" if replicas == 1 else "are replaced together"
     return f"{tasks} {how}. This does not count as a failure."
+
+
+def restart(
+    body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], words: Sequence[str], now: float
+) -> tuple[Change, dict[TaskName, Replacement]]:
+    """Decide a restart of tasks and jobs: the change of the templates, and the pods that are replaced one by one."""
+    chosen = choose(words, declared(body), (), body["metadata"]["name"])
+    jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
+    single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
+    change = restart_of_jobs(body, jobs, now) if jobs else Change({}, ())
+    alone = {task: restart_of_task(body, pods, task, now) for task in single}
+    if jobs and not change.patch:
+        alone |= restart_by_deletion(body, pods, jobs, now)
+    return change, alone
 
 
 def restart_by_deletion(

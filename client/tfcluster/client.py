@@ -5,164 +5,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
-from tfcluster.apply import Applying, check
-from tfcluster.changes import (
-    Change,
-    restart_by_deletion,
-    restart_of_jobs,
-    restart_of_task,
-    resumption,
-    scaling,
-    suspension,
-)
-from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
-from tfcluster.events import Event, events_of, follow_events
-from tfcluster.kube.api import EVENTS, PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.apply import Applying, change_cluster, check, reborn, uid_of
+from tfcluster.changes import restart, resumption, scaling, suspension
+from tfcluster.errors import ConflictError, NotFoundError
+from tfcluster.events import Event, cluster_events
+from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
-from tfcluster.manifest.fields import misfits
 from tfcluster.manifest.files import Manifest
-from tfcluster.manifest.python import TFCluster
+from tfcluster.manifest.python import TFCluster, manifest_of
+from tfcluster.running import ClusterStatus, RunningCluster, ignore
 from tfcluster.status.load import look
-from tfcluster.status.picture import TaskPicture
-from tfcluster.tasks import choose, declared
 from tfcluster.wait import Goal, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.report.conditions import by_type
-
-
-def _ignore(words: str) -> None:
-    del words
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition: its status "True", "False" or "Unknown", its reason in one word, and its message."""
-
-    status: str
-    reason: str
-    message: str
-
-    def __bool__(self) -> bool:
-        """Whether its status is True."""
-        return self.status == "True"
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The state of a TFCluster at the time of a request.
-
-    Attributes:
-        name: its name.
-        namespace: its namespace.
-        uid: its UID.
-        state: in one word: "Ready", "NotReady", "Succeeded", "Failed", "Suspended", "Stalled", "Deleting", "Updating",
-            "Unseen" or "Elsewhere", as ``tfcluster status`` has it.
-        cause: why, with the operator's message.
-        verdict: "Succeeded" or "Failed" where it has finished, else None.
-        epoch: the number of its membership: it grows with each edit that changes what tasks see.
-        restarts: how many failures were answered by a restart.
-        tasks: its tasks; empty if this user is not permitted to list pods.
-        conditions: its conditions by type.
-    """
-
-    name: str
-    namespace: str
-    uid: str
-    state: str
-    cause: str
-    verdict: Literal["Succeeded", "Failed"] | None
-    epoch: int
-    restarts: int
-    tasks: tuple[TaskPicture, ...]
-    conditions: Mapping[str, Condition]
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether every task is ready, by the newest report."""
-        return self.state == "Ready"
-
-    def task(self, job: str, index: int = 0) -> TaskPicture:
-        """Return one task; raises KeyError if it does not exist."""
-        return {(one.job, one.index): one for one in self.tasks}[job, index]
-
-
-@dataclass(frozen=True, slots=True)
-class RunningCluster:
-    """One TFCluster, by its UID: what changes it, or waits for it, never means another one of that name.
-
-    Each method is that of Client with the name, the namespace and the UID filled in.
-
-    Attributes:
-        client: the client.
-        name: its name.
-        namespace: its namespace.
-        uid: its UID.
-    """
-
-    client: Client
-    name: str
-    namespace: str
-    uid: str
-
-    def status(self) -> ClusterStatus:
-        """Return its status; see Client.status."""
-        return self.client.status(self.name, self.namespace)
-
-    def wait(
-        self, goal: str = "ready", *, timeout: float | None = None, tell: Callable[[str], None] = _ignore
-    ) -> Object | None:
-        """Wait until it is as it should be; see Client.wait."""
-        return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, tell=tell)
-
-    def logs(self, *tasks: str, follow: bool = False, **options: Any) -> Iterator[LogLine]:
-        """Return the lines of tasks' logs; see Client.logs."""
-        return self.client.logs(self.name, tasks, self.namespace, follow=follow, **options)
-
-    def events(self, *, follow: bool = False) -> Iterator[Event]:
-        """Return the events of it and of its pods; see Client.events."""
-        return self.client.events(self.name, self.namespace, follow=follow)
-
-    def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
-        """Change how many tasks a job has; see Client.scale.
-
-        Args:
-            replicas: how many.
-            job: the job.
-            wait: come back when every task is ready and knows the others.
-            timeout: how long to wait at the most, in seconds; None waits forever.
-        """
-        self.client.scale(self.name, replicas, job=job, namespace=self.namespace, uid=self.uid)
-        if wait:
-            self.wait("resized", timeout=timeout)
-
-    def suspend(self) -> None:
-        """Delete its pods and keep everything else; see Client.suspend."""
-        self.client.suspend(self.name, self.namespace, uid=self.uid)
-
-    def resume(self) -> None:
-        """Start it again, from the beginning; see Client.resume."""
-        self.client.resume(self.name, self.namespace, uid=self.uid)
-
-    def restart(self, *tasks: str, wait: bool = False, timeout: float | None = None) -> None:
-        """Start tasks again; see Client.restart."""
-        self.client.restart(self.name, tasks, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
-
-    def delete(self, *, wait: bool = False, timeout: float | None = None) -> None:
-        """Delete it; see Client.delete."""
-        self.client.delete(self.name, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
-
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
 Keep = Literal[False, True, "on_error"]
-#: What happens to the pods of a deleted TFCluster.
-Cascade = Literal["background", "foreground", "orphan"]
-_CONFLICT: Final = 409
-_INVALID: Final = 422
 
 
 class Client:
@@ -203,23 +64,7 @@ class Client:
 
     def status(self, name: str, namespace: str | None = None) -> ClusterStatus:
         """Say how a TFCluster stands, with its tasks."""
-        body, picture = look(self.api, name, namespace)
-        state = picture.standing.state
-        found = by_type(body.get("status") or {}).items()
-        return ClusterStatus(
-            name=picture.name,
-            namespace=picture.namespace,
-            uid=str(body["metadata"]["uid"]),
-            state=state,
-            cause=picture.standing.message,
-            verdict="Succeeded" if state == "Succeeded" else "Failed" if state == "Failed" else None,
-            epoch=picture.epoch,
-            restarts=picture.restarts,
-            tasks=tuple(picture.tasks()),
-            conditions={
-                kind: Condition(one["status"], one.get("reason", ""), one.get("message", "")) for kind, one in found
-            },
-        )
+        return ClusterStatus.of(*look(self.api, name, namespace))
 
     def wait(
         self,
@@ -229,14 +74,13 @@ class Client:
         namespace: str | None = None,
         uid: str = "",
         timeout: float | None = None,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Object | None:
         """Wait until a TFCluster is as it should be.
 
         Args:
             name: its name.
-            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated",
-                "deleted", or ``condition=TYPE[=STATUS]``.
+            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated" or "deleted".
             namespace: its namespace, if not the client's.
             uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits forever.
@@ -264,7 +108,7 @@ class Client:
         tail: int | None = None,
         since_seconds: int | None = None,
         limit: int = MOST_FOLLOWED,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Iterator[LogLine]:
         """Return the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
 
@@ -295,14 +139,7 @@ class Client:
 
     def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
         """Return the events of a TFCluster, also of a deleted one, and its pods; Kubernetes keeps them for an hour."""
-        body = self.api.find(TFCLUSTERS, name, namespace)
-        if body is not None and follow:
-            yield from follow_events(self.api, name, namespace, uid=body["metadata"]["uid"])
-            return
-        found = events_of(name, body, self.api.list(EVENTS, namespace))
-        if body is None and not found:
-            self.get(name, namespace)
-        yield from found
+        yield from cluster_events(self.api, name, namespace, follow=follow)
 
     def close(self) -> None:
         """Close the connections."""
@@ -333,7 +170,7 @@ class Client:
             RefusedError: the API server rejected it; the message names the field.
         """
         applying = Applying(self.api, force=force, dry_run=dry_run)
-        return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest", 0)).body
+        return applying.apply_one(Manifest(manifest_of(manifest), "the manifest", 0)).body
 
     @contextlib.contextmanager
     def running(
@@ -343,7 +180,7 @@ class Client:
         goal: str = "ready",
         timeout: float | None = 600.0,
         keep: Keep = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Iterator[RunningCluster]:
         """Run a TFCluster for as long as a ``with`` block.
 
@@ -365,7 +202,7 @@ class Client:
         """
         if keep not in (True, False, "on_error"):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
-        manifest = _manifest_of(cluster)
+        manifest = manifest_of(cluster)
         check(Manifest(manifest, "the manifest", 0))
         until = None if timeout is None else time.monotonic() + timeout
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace") or self.namespace
@@ -399,7 +236,7 @@ class Client:
         namespace: str | None = None,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Object:
         """Change how many tasks a job has.
 
@@ -422,7 +259,7 @@ class Client:
         """
         body = self._this(name, namespace, uid)
         change = scaling(body, job, replicas)
-        return self._change(body, change, dry_run=dry_run, tell=tell)
+        return change_cluster(self.api, body, change, dry_run=dry_run, tell=tell)
 
     def suspend(
         self,
@@ -431,11 +268,11 @@ class Client:
         *,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Object:
         """Delete a TFCluster's pods and keep everything else; the arguments and errors are those of scale."""
         body = self._this(name, namespace, uid)
-        return self._change(body, suspension(body), dry_run=dry_run, tell=tell)
+        return change_cluster(self.api, body, suspension(body), dry_run=dry_run, tell=tell)
 
     def resume(
         self,
@@ -444,11 +281,11 @@ class Client:
         *,
         uid: str = "",
         dry_run: bool = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Object:
         """Start a suspended TFCluster again, from the beginning; the arguments and errors are those of scale."""
         body = self._this(name, namespace, uid)
-        return self._change(body, resumption(body), dry_run=dry_run, tell=tell)
+        return change_cluster(self.api, body, resumption(body), dry_run=dry_run, tell=tell)
 
     def restart(
         self,
@@ -460,7 +297,7 @@ class Client:
         wait: bool = False,
         timeout: float | None = None,
         dry_run: bool = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> Object:
         """Start tasks again.
 
@@ -488,25 +325,17 @@ class Client:
             ConflictError: the pod, or the TFCluster, is another one by now.
         """
         body = self._this(name, namespace, uid)
-        inside, labels = body["metadata"]["namespace"], f"{naming.LABEL_CLUSTER}={name}"
-        chosen = choose((tasks,) if isinstance(tasks, str) else tasks, declared(body), (), name)
-        jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
-        single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
-        now = time.time()
-        change = restart_of_jobs(body, jobs, now) if jobs else Change({}, ())
-        by_deletion = bool(jobs) and not change.patch
-        pods = self.api.list(PODS, inside, labels=labels) if single or by_deletion else ()
-        alone = {task: restart_of_task(body, pods, task, now) for task in single}
-        body = self._change(body, change, dry_run=dry_run, tell=tell)
-        if by_deletion:
-            alone |= restart_by_deletion(body, pods, jobs, now)
+        inside = body["metadata"]["namespace"]
+        pods = self.api.list(PODS, inside, labels=f"{naming.LABEL_CLUSTER}={name}")
+        change, alone = restart(body, pods, (tasks,) if isinstance(tasks, str) else tasks, time.time())
+        body = change_cluster(self.api, body, change, dry_run=dry_run, tell=tell)
         for one in alone.values():
             for words in one.words:
                 tell(words)
             if one.uid:
                 self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
         if wait and change.patch and not dry_run:
-            self.wait(name, "updated", namespace=namespace, uid=_uid_of(body), timeout=timeout, tell=tell)
+            self.wait(name, "updated", namespace=namespace, uid=uid_of(body), timeout=timeout, tell=tell)
         if wait and alone and not dry_run:
             old = {task: one.uid for task, one in alone.items()}
             wait_for_new_pods(self.api, body, old, timeout=timeout, tell=tell)
@@ -515,25 +344,8 @@ class Client:
     def _this(self, name: str, namespace: str | None, uid: str) -> Object:
         """Return a TFCluster; raises ConflictError if its UID is another one."""
         body = self.get(name, namespace)
-        if uid and _uid_of(body) != uid:
-            raise _reborn(name)
-        return body
-
-    def _change(self, body: Object, change: Change, *, dry_run: bool, tell: Callable[[str], None]) -> Object:
-        for words in change.words:
-            tell(words)
-        if not change.patch:
-            return body
-        about = body["metadata"]
-        try:
-            for one in filter(None, (change.first, change.patch)):
-                # With its UID, so that another TFCluster that was created under the same name is not changed.
-                patch = {**one, "metadata": {"uid": about["uid"]}}
-                body = self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
-        except RefusedError as error:
-            if error.status == _INVALID and "metadata.uid" in str(error):
-                raise _reborn(about["name"]) from error
-            raise
+        if uid and uid_of(body) != uid:
+            raise reborn(name)
         return body
 
     def delete(
@@ -542,11 +354,10 @@ class Client:
         namespace: str | None = None,
         *,
         uid: str = "",
-        cascade: Cascade | None = None,
         wait: bool = False,
         timeout: float | None = None,
         dry_run: bool = False,
-        tell: Callable[[str], None] = _ignore,
+        tell: Callable[[str], None] = ignore,
     ) -> None:
         """Delete a TFCluster with everything that it owns.
 
@@ -554,9 +365,7 @@ class Client:
             name: its name.
             namespace: its namespace, if not the client's.
             uid: delete it only if it still has this UID.
-            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" keeps them; by default
-                "foreground" with ``wait``, else "background".
-            wait: return when it and its pods are deleted.
+            wait: delete its pods before it, and return when all are deleted.
             timeout: how long to wait at the most, in seconds; None waits forever.
             dry_run: delete nothing; the API server says whether it would.
             tell: called with what is waited for.
@@ -566,29 +375,12 @@ class Client:
             WaitTimeoutError: it took too long; the message says what blocks the deletion.
         """
         body = self.get(name, namespace)
-        uid = uid or _uid_of(body)
-        how = (cascade or ("foreground" if wait else "background")).capitalize()
+        uid = uid or uid_of(body)
+        how = "Foreground" if wait else "Background"
         with contextlib.suppress(NotFoundError):  # it was deleted in the meantime
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
         if wait and not dry_run:
             self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=timeout, tell=tell)
-
-
-def _uid_of(body: Object) -> str:
-    return str(body["metadata"]["uid"])
-
-
-def _reborn(name: str) -> ConflictError:
-    words = f"{name} was deleted and created again"
-    return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
-
-
-def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
-    if isinstance(cluster, TFCluster):
-        return cluster.to_manifest()
-    if problems := [*misfits(cluster, Mapping[str, Any], "the manifest")]:
-        raise ManifestError("this is not a manifest:", problems)
-    return dict(cluster)
 
 
 def _left(until: float | None) -> float | None:

@@ -109,3 +109,15 @@ def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: 
         known.update((one.uid, one) for one in fresh)
         if body is None:
             return
+
+
+def cluster_events(api: KubernetesApi, name: str, namespace: str | None, *, follow: bool) -> Iterator[Event]:
+    """Return the events of a TFCluster; see Client.events."""
+    body = api.find(TFCLUSTERS, name, namespace)
+    if body is not None and follow:
+        yield from follow_events(api, name, namespace, uid=body["metadata"]["uid"])
+        return
+    found = events_of(name, body, api.list(EVENTS, namespace))
+    if body is None and not found:
+        api.cluster(name, namespace)
+    yield from found

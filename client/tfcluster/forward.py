@@ -17,21 +17,18 @@ from tfcluster.kube.watch import snapshots
 from tfcluster.logs.pods import LogPod, log_pods
 from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.manifest import DEFAULT_PORT
 from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
 #: Programs that users open in a browser: by the names of container ports, and by the programs' default ports.
-TENSORBOARD: Final = "TensorBoard"
-JUPYTER: Final = "Jupyter"
 _NAMES: Final = {
-    "tensorboard": TENSORBOARD,
-    "jupyter": JUPYTER,
-    "notebook": JUPYTER,
-    "jupyterlab": JUPYTER,
+    "tensorboard": "TensorBoard",
+    "jupyter": "Jupyter",
+    "notebook": "Jupyter",
+    "jupyterlab": "Jupyter",
     "http": "HTTP",
     "https": "HTTPS",
 }
-_NUMBERS: Final = {6006: TENSORBOARD, 8888: JUPYTER}
+_NUMBERS: Final = {6006: "TensorBoard", 8888: "Jupyter"}
 _LAST_PORT: Final = 65535
 
 
@@ -89,15 +86,8 @@ def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
                     yield DeclaredPort(job, number, name, _NAMES.get(name) or _NUMBERS.get(number, ""))
 
 
-def task_port(cluster: Object, job: str) -> int:
-    """Return the port of TensorFlow's server in a job's tasks."""
-    spec = cluster.get("spec") or {}
-    return int(((spec.get("jobs") or {}).get(job) or {}).get("port") or spec.get("port") or DEFAULT_PORT)
-
-
-def plan_forwards(
-    cluster: Object, wishes: Sequence[Wish], word: str | None, titles: Sequence[str] = ()
-) -> list[Forward]:
+def plan_forwards(cluster: Object, wishes: Sequence[Wish], word: str | None) -> list[Forward]:
+    """Return the requested ports, or without any those of the templates that serve a browser."""
     name, jobs = cluster["metadata"]["name"], declared(cluster)
     task = None if word is None else read(word, jobs)
     if word is not None and (task is None or task.index >= jobs[task.job]):
@@ -105,22 +95,19 @@ def plan_forwards(
         raise NoTaskError(words, hint="Name a task, such as --task worker-0.")
     found = [port for port in ports_of(cluster) if jobs.get(port.job) and (task is None or port.job == task.job)]
     forwards = [_named(wish, found, task, jobs) for wish in wishes]
-    for title in titles:
-        fitting = next((port for port in found if port.title == title), None)
-        if fitting is None:
-            number = next(number for number, known in _NUMBERS.items() if known == title)
-            raise TFClusterError(
-                f"no template of {name} has a container port named {title.lower()}, or {number}{_which(found)}",
-                hint=f"Name its task and port: --task JOB-INDEX --port {number}.",
-            )
-        forwards.append(_discovered(fitting, task))
-    if not wishes and not titles:
-        forwards = [_discovered(port, task) for port in found if port.title]
-        if not forwards:
-            raise TFClusterError(
-                f"no template of {name} has a container port for TensorBoard, Jupyter or HTTP{_which(found)}",
-                hint="Name a task and its port: --task JOB-INDEX --port 6006.",
-            )
+    if not wishes:
+        forwards = [
+            Forward(task or TaskName(port.job, 0), port.port, port.port, port.title, optional=True)
+            for port in found
+            if port.title
+        ]
+    if not forwards:
+        spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
+        raise TFClusterError(
+            f"no template of {name} has a container port for TensorBoard, Jupyter or HTTP; "
+            f"the templates name {', '.join(spelled) or 'no port'}",
+            hint="Name a task and its port: --task JOB-INDEX --port 6006.",
+        )
     return list(dict.fromkeys(forwards))
 
 
@@ -136,37 +123,25 @@ def _first_job(jobs: dict[str, int]) -> str:
     return next((job for job in (CHIEF, WORKER) if job in present), next(iter(present), WORKER))
 
 
-def _discovered(port: DeclaredPort, task: TaskName | None) -> Forward:
-    return Forward(task or TaskName(port.job, 0), port.port, port.port, port.title, optional=True)
-
-
-def _which(found: Sequence[DeclaredPort]) -> str:
-    spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
-    return f"; the templates name {', '.join(spelled) or 'no port'}"
-
-
 HOST: Final = "127.0.0.1"
 #: Seconds until kubectl is started again after its end.
 _LOOK: Final = 1.0
 _NOT_OURS: Final = {errno.EADDRINUSE: "is in use", errno.EACCES: "needs administrator permissions"}
 
 
-def forward_ports(
-    api: KubernetesApi,
-    name: str,
-    *,
-    choose: Callable[[Object], Sequence[Forward]],
-    began: Callable[[Sequence[Forward]], None],
-    tell: Callable[[str], None],
-) -> None:
-    """Forward ports until the TFCluster has finished or is deleted; the error says which."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
+def find_kubectl() -> str:
+    if (kubectl := shutil.which("kubectl")) is None:
         hint = "Install it: https://kubernetes.io/docs/tasks/tools/"
         raise TFClusterError("port-forward needs kubectl, which is not on the PATH", hint=hint)
-    cluster = api.cluster(name)
-    forwards = [_with_port(one) for one in choose(cluster)]
-    uid, command = cluster["metadata"]["uid"], [kubectl, *api.kubectl_options, "-n", api.namespace, "port-forward"]
+    return kubectl
+
+
+def forward_ports(
+    api: KubernetesApi, cluster: Object, forwards: Sequence[Forward], tell: Callable[[str], None]
+) -> None:
+    """Forward ports until the TFCluster has finished or is deleted; the error says which."""
+    name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
+    command = [find_kubectl(), *api.kubectl_options, "-n", api.namespace, "port-forward"]
     tunnels = {
         task: _Tunnel(command, task, [one for one in forwards if one.task == task], tell)
         for task in dict.fromkeys(one.task for one in forwards)
@@ -175,7 +150,6 @@ def forward_ports(
         Selection(TFCLUSTERS, fields=f"metadata.name={name}"),
         Selection(PODS, labels=f"{naming.LABEL_CLUSTER}={name}"),
     )
-    begun = False
     try:
         for clusters, pods in snapshots(api, selections, tick=_LOOK):
             if (refused := clusters.refused or pods.refused) is not None:
@@ -190,15 +164,13 @@ def forward_ports(
                 )
             for task, tunnel in tunnels.items():
                 tunnel.lead_to([pod for pod in found if pod.task == task])
-            if not begun:
-                begun = True
-                began(forwards)
     finally:
         for tunnel in tunnels.values():
             tunnel.stop()
 
 
-def _with_port(forward: Forward) -> Forward:
+def with_port(forward: Forward) -> Forward:
+    """Choose the port of this machine."""
     try:
         with socket.create_server((HOST, forward.local)) as server:
             return replace(forward, local=server.getsockname()[1])
@@ -206,7 +178,7 @@ def _with_port(forward: Forward) -> Forward:
         if error.errno not in _NOT_OURS:
             raise
         if forward.optional and forward.local:
-            return _with_port(replace(forward, local=0))
+            return with_port(replace(forward, local=0))
         raise TFClusterError(
             f"port {forward.local} of this machine {_NOT_OURS[error.errno]}",
             hint=f"Choose another one with --port LOCAL:{forward.remote}; --port 0:{forward.remote} takes a free one.",

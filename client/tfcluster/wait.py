@@ -19,7 +19,6 @@ from tfcluster_operator.report import conditions
 Outcome = Literal["reached", "waiting", "impossible"]
 
 WORDS: Final = ("ready", "succeeded", "failed", "finished", "suspended", "resized", "updated", "deleted")
-_CONDITION: Final = "condition="
 
 
 class Judgement(NamedTuple):
@@ -31,25 +30,18 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a wait: one of WORDS, or "" with the type and the status of a condition."""
+    """The goal of a wait: one of WORDS."""
 
     word: str
-    condition: str = ""
-    status: str = "True"
 
     @classmethod
     def of(cls, text: str) -> Goal:
-        """Parse a goal: one of WORDS, or ``condition=TYPE`` or ``condition=TYPE=STATUS``."""
-        if text.startswith(_CONDITION):
-            kind, _, status = text.removeprefix(_CONDITION).partition("=")
-            if kind:
-                return cls("", kind, status.capitalize() or "True")
-        elif text in WORDS:
-            return cls(text)
-        raise ValueError(f"{text}: wait for one of {', '.join(WORDS)}, or for condition=TYPE or condition=TYPE=STATUS")
+        if text not in WORDS:
+            raise ValueError(f"{text}: wait for one of {', '.join(WORDS)}")
+        return cls(text)
 
     def __str__(self) -> str:
-        return self.word or f"{_CONDITION}{self.condition}" + ("" if self.status == "True" else f"={self.status}")
+        return self.word
 
     def judge(self, body: Mapping[str, Any] | None) -> Judgement:
         if body is None:
@@ -75,10 +67,8 @@ class Goal:
                 return _suspended(spec, found)
             case "resized":
                 return _resized(spec, status, found)
-            case "updated":
-                return _updated(spec, found)
             case _:
-                return _condition(self.condition, self.status, found)
+                return _updated(spec, found)
 
 
 def _unseen(body: Mapping[str, Any]) -> str | None:
@@ -182,18 +172,6 @@ def _updated(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) ->
     if judgement.outcome == "impossible" or _is(found, "UpToDate"):
         return judgement
     return Judgement("waiting", _message(current))
-
-
-def _condition(kind: str, status: str, found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    condition = found.get(kind)
-    if condition is not None and str(condition.get("status")) == status:
-        return Judgement("reached", _message(condition))
-    verdict = _verdict(found)
-    if verdict and kind in conditions.CONDITION_TYPES:
-        return Judgement("impossible", verdict)
-    if condition is None:
-        return Judgement("waiting", f"no controller has reported the condition {kind} yet")
-    return Judgement("waiting", f"{kind} is {condition.get('status')}: {_message(condition)}")
 
 
 def wait_for(

@@ -40,7 +40,6 @@ MISSPELT = "fields out of place"
 
 def clusters_of(text: str) -> list[Object]:
     found = [one.value for one in documents(text.encode())]
-    found = [item for one in found for item in (one["items"] if one["kind"] == "List" else [one])]
     for one in found:
         one["metadata"].pop("namespace", None)
     return [one for one in found if one["kind"] == "TFCluster"]

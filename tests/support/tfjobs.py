@@ -59,30 +59,6 @@ spec:
       template: {{spec: {{containers: [{_CONTAINER}]}}}}
 """,
     ),
-    "a single worker": _of(
-        0,
-        """
-apiVersion: "kubeflow.org/v1"
-kind: "TFJob"
-metadata:
-  name: "summaries"
-spec:
-  tfReplicaSpecs:
-    Worker:
-      template:
-        spec:
-          containers:
-            - name: tensorflow
-              image: registry.example/summaries:1.0
-              volumeMounts:
-                - mountPath: "/train"
-                  name: "training"
-          volumes:
-            - name: "training"
-              persistentVolumeClaim:
-                claimName: "events"
-""",
-    ),
     "equal workers": _of(
         3,
         """
@@ -142,61 +118,6 @@ spec:
         spec:
           containers:
           - {name: tensorflow, image: training-image, command: [/usr/bin/python, /opt/model.py]}
-          restartPolicy: OnFailure
-""",
-    ),
-    "v1beta1": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1beta1
-kind: TFJob
-metadata:
-  name: inception
-  namespace: kubeflow
-spec:
-  ttlSecondsAfterFinished: 100
-  tfReplicaSpecs:
-    Master:
-      replicas: 1
-      restartPolicy: Never
-      template:
-        spec:
-          serviceAccountName: trainer
-          containers:
-            - name: tensorflow
-              image: registry.example/inception:3
-              args: ["--job-dir=gs://bucket/out"]
-    Worker:
-      replicas: 2
-      restartPolicy: Never
-      template:
-        spec:
-          containers:
-            - {name: tensorflow, image: 'registry.example/inception:3', args: ["--job-dir=gs://bucket/out"]}
-""",
-    ),
-    "v1alpha2 with a field of v1alpha1": _of(
-        3,
-        """
-apiVersion: kubeflow.org/v1alpha2
-kind: TFJob
-metadata:
-  labels: {ksonnet.io/component: cnn}
-  name: cnn
-spec:
-  tfReplicaSpecs:
-    Ps:
-      tfReplicaType: PS
-      template:
-        spec:
-          containers:
-          - {args: [python, cnn.py], image: 'registry.example/cnn:1', name: tensorflow, workingDir: /opt/cnn}
-          restartPolicy: OnFailure
-    Chief:
-      template:
-        spec:
-          containers:
-          - {args: [python, cnn.py], image: 'registry.example/cnn:1', name: tensorflow, workingDir: /opt/cnn}
           restartPolicy: OnFailure
 """,
     ),
@@ -339,59 +260,6 @@ spec:
 }
 """,
     ),
-    "a list": _of(
-        0,
-        """
-apiVersion: v1
-kind: List
-metadata: {resourceVersion: ""}
-items:
-  # first the volume
-  - apiVersion: v1
-    kind: PersistentVolumeClaim
-    metadata: {name: data}
-    spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
-  # then the job
-  - apiVersion: kubeflow.org/v1
-    kind: TFJob
-    metadata: {name: listed}
-    spec:
-      tfReplicaSpecs:
-        Worker:  # alone
-          template: {spec: {containers: [{name: tensorflow, image: i, command: [x]}]}}
-""",
-    ),
-    "Kubernetes' YAML": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata:
-  name: notation
-  annotations: {on: "on", 1: 'yes', date: "2026-01-01"}
-spec:
-  runPolicy: {suspend: yes}
-  tfReplicaSpecs:
-    Worker:
-      template:
-        spec:
-          containers:
-            - name: tensorflow
-              image: i
-              command:
-                - sh
-                - -c
-                - |   # the program
-                  # a line of the script
-                  echo "it's # here"
-
-                  exit 0
-              env: [{name: TIME, value: "12:30"}, {name: EMPTY, value: ""}, {name: COUNT, value: "1_000"}]
-          volumes:
-            - name: keys
-              secret: {secretName: keys, defaultMode: 0400}
-""",
-    ),
     "as kubectl gets it": _of(
         0,
         """
@@ -456,36 +324,6 @@ spec:
           nodeSelector: null
           containers: [{name: tensorflow, image: i, env: null, ports: null, resources: null}]
           volumes: null
-""",
-    ),
-    "aliases everywhere": _of(
-        0,
-        """
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: aliases}
-spec:
-  tfReplicaSpecs:
-    Chief:
-      template:
-        spec:
-          containers:
-          - &trainer
-            name: tensorflow
-            image: &image registry.example/train:1
-            env: &variables
-            - {name: A, value: a}
-            - {name: TF_CONFIG, value: x}
-    Worker:
-      template:
-        spec:
-          containers: [{<<: *trainer, env: *variables}]
-          initContainers: [{name: fetch, image: *image, env: *variables}, {name: again, image: *image, env: *variables}]
-    PS:
-      template:
-        spec:
-          containers: [*trainer]
-          initContainers: [{name: fetch, image: *image, env: *variables}, {name: again, image: *image, env: *variables}]
 """,
     ),
 }

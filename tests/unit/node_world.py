@@ -34,11 +34,10 @@ class NodeWorld:
         self.folder = folder
         self.lines: dict[str, list[str]] = {}
         self.notices: list[str] = []
-        self.ports = Ports(folder / "ports")
         surroundings = Surroundings(
             folder=folder,
             python=Path(sys.executable),
-            addresses=Addresses(self.ports),
+            addresses=Addresses(Ports()),
             heard=self._hear,
             notice=self.notices.append,
             mapped=[PathMapping("/opt/examples", folder / "src")],
@@ -110,7 +109,6 @@ def on_a_node() -> Callable[..., Any]:
                     await story(world, **fixtures)
                 finally:
                     await world.node.stop(0.0)
-                    world.ports.release()
 
             asyncio.run(whole())
 

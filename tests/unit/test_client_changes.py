@@ -7,7 +7,8 @@ import json
 import pytest
 from support.waiting import GUARD
 
-from tfcluster.changes import deletion, restart_of_jobs, restart_of_task, resumption, scaling, suspension
+from tfcluster.apply import change_cluster
+from tfcluster.changes import restart_of_jobs, restart_of_task, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, ManifestError, NoClusterError, NotRunningError
 from tfcluster.kube.api import seconds_of
 from tfcluster.tasks import TaskName
@@ -88,14 +89,6 @@ def test_cluster_that_gave_up_by_itself_is_resumed_by_two_edits():
     assert change.words[0] == "To start from the beginning: 4 tasks, complete ones too."
 
 
-def test_deletion_says_what_stays():
-    body = cluster()
-    claim, script = {"persistentVolumeClaim": {"claimName": "checkpoints"}}, {"configMap": {"name": "script"}}
-    body["spec"]["jobs"]["worker"]["template"]["spec"]["volumes"] = [claim, script, {"emptyDir": {}}]
-    assert "pods of its 4 tasks" in deletion(body)[0]
-    assert deletion(body)[1] == "To be kept: ConfigMap script, PersistentVolumeClaim checkpoints."
-
-
 def test_scale_announces_its_effect_and_supports_dry_run(client_world):
     client_world.launch("digits", worker={"replicas": 1, "maxReplicas": 3})
     shown = client_world.cli("scale", "digits", "3", "--dry-run", "-o", "json")
@@ -135,7 +128,7 @@ def test_recreated_cluster_is_not_changed_by_older_decisions(client_world):
         with pytest.raises(ConflictError):
             client.delete("digits", uid=first["metadata"]["uid"])
         with pytest.raises(ConflictError):
-            client._change(first, scaling(first, "worker", 2), dry_run=False, tell=print)
+            change_cluster(client.api, first, scaling(first, "worker", 2), dry_run=False, tell=print)
         assert client.wait("digits", "deleted", uid=first["metadata"]["uid"], timeout=GUARD) is None
 
 

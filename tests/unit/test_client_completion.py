@@ -13,7 +13,6 @@ import pytest
 from unit.client_world import ClientWorld
 
 BIN = Path(sys.executable).parent
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +57,8 @@ def complete_in_bash(line: str, environment) -> list[str]:
         ("tfcluster wait -n nowhere d", [""]),
         ("tfcluster -n nowhere wait d", [""]),
         ("tfcluster render -o j", ["json"]),
-        (f"tfcluster render -f {EXAMPLES}/parameter-server.yaml --task w", ["worker-0", "worker-1"]),
+        ("tfcluster logs digits w", ["worker", "worker-0", "worker-1", "worker-2"]),
         ("tfcluster render -f clus", ["-o default", ""]),
-        ("tfcluster render -f nowhere.yaml --task w", [""]),
     ],
 )
 def test_bash_completes(environment, line, found):

@@ -256,6 +256,7 @@ ODD = [
         )
     ),
     {**tfjob(), "metadata": {"generateName": "7", "name": ""}},
+    tfjob({"Master": {}, "Worker": {}}),
     tfjob(enableDynamicWorker="x"),
     tfjob({"PS": {}}, enableDynamicWorker=True),
     tfjob({"PS": {"replicas": 513}, "Worker": {}}, enableDynamicWorker=True),

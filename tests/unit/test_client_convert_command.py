@@ -58,10 +58,6 @@ def test_report_lists_losses_and_quiet_lists_only_those():
     assert f"{unknown}: neither a TFJob nor a TFCluster has this field" in stderr
     assert "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand: no pod has this field" in stderr
 
-    result = run("-f", "-", text=f"{SOUND}---\nkind: Service\nmetadata: {{name: ranking}}\n")
-    assert result.exit_code == 3
-    assert "Service ranking: the TFCluster needs this name" in result.stderr
-
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),

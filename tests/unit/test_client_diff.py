@@ -57,35 +57,18 @@ EDITS = {
     "a job less": edited(ps=None, worker={"deviceFilters": []}),
     "suspend": edited({"suspend": True}),
     "resolver": edited({"resolver": {"delivery": "None"}}),
-    "isolation": edited({"isolation": {"mode": "None"}}),
-    "budgets": edited(
-        ps={"disruptionBudget": {"minAvailable": "100%"}}, worker={"disruptionBudget": {"minAvailable": 1}}
-    ),
     "GPUs": edited(ps={"template": GPU}),
-    "what touches no pod": edited({"backoffLimit": 3, "cleanPodPolicy": "All"}),
+    "what touches no pod": edited({"isolation": {"mode": "None"}}, ps={"disruptionBudget": {"minAvailable": 1}}),
 }
 
 
 def state(world, name="digits"):
-    """Give the UID of each task's pod, the text of each file of views, and the policies and budgets, as they are."""
-
-    def ours(*kinds):
-        found = [(one, one["metadata"]) for kind in kinds for one in world.kube.list(kind)]
-        return [(one, meta) for one, meta in found if meta["labels"][naming.LABEL_CLUSTER] == name]
+    """Return the UID of each task's pod."""
 
     def look():
-        pods = {
-            meta["name"].removeprefix(f"{name}-"): meta["uid"]
-            for _, meta in ours("pods")
-            if "deletionTimestamp" not in meta
-        }
-        files = {
-            (meta["labels"][naming.LABEL_JOB], file): text
-            for one, meta in ours("configmaps")
-            for file, text in one.get("data", {}).items()
-        }
-        limits = ours("networkpolicies", "poddisruptionbudgets")
-        return pods, files, {(one["kind"], meta["name"]): one["spec"] for one, meta in limits}
+        pods = (one["metadata"] for one in world.kube.list("pods"))
+        ours = [one for one in pods if one["labels"][naming.LABEL_CLUSTER] == name and "deletionTimestamp" not in one]
+        return {one["name"].removeprefix(f"{name}-"): one["uid"] for one in ours}
 
     return world.at_once(look)
 
@@ -126,26 +109,18 @@ def test_what_it_says_is_what_happens(lives, case):
     said = {what: tasks_of(edit, what) for what in ("create", "replace", "delete", "keep")}
 
     def happened():
-        pods = state(world, name)[0]
+        pods = state(world, name)
         return {
-            "create": pods.keys() - was[0].keys(),
-            "delete": was[0].keys() - pods.keys(),
-            "replace": {pod for pod in pods.keys() & was[0].keys() if pods[pod] != was[0][pod]},
+            "create": pods.keys() - was.keys(),
+            "delete": was.keys() - pods.keys(),
+            "replace": {pod for pod in pods.keys() & was.keys() if pods[pod] != was[pod]},
         }
 
     wanted = {what: said[what] for what in ("create", "delete", "replace")}
     world.await_that(lambda: happened() == wanted)
     world.await_that(lambda: settled(world, 2, "False" if case == "suspend" else "True", name))
-    now = state(world, name)
     assert happened() == wanted
     assert (case == "on delete") == bool(said["keep"])
-    kinds = {"NetworkPolicy", "PodDisruptionBudget"}
-    before, after = was[2], now[2]
-    assert {(one.kind, one.name): one.what for one in edit.objects if one.kind in kinds} == {
-        one: "create" if one not in before else "delete" if one not in after else "change"
-        for one in {*before, *after}
-        if before.get(one) != after.get(one)
-    }
 
 
 def tasks_of(edit, what):
@@ -209,14 +184,11 @@ def test_kept_failed_pods_are_excluded(client_world, client):
     client.apply(edited(history))
     client_world.await_that(lambda: settled(client_world, 1))
     client_world.exit("digits-worker-1", 1)
-    client_world.await_that(lambda: "worker-1-r1" in state(client_world)[0])
+    client_world.await_that(lambda: "worker-1-r1" in state(client_world))
     edit = asked(client, edited(history, worker={"template": NEWER}))
     assert tasks_of(edit, "replace") == {"worker-0", "worker-1", "worker-2"}
 
 
-def test_isolation_has_the_default_of_the_crd_and_other_objects_are_left_out(client_world):
-    manifest = edited()
-    del manifest["spec"]["isolation"]
-    assert "NetworkPolicy" in diff(client_world, manifest).stdout
+def test_other_objects_are_left_out(client_world):
     both = yaml.safe_dump_all([DIGITS, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}])
     assert "Secret: not compared" in client_world.cli("diff", "-f", "-", stdin=both).stderr

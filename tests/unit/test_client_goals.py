@@ -55,8 +55,6 @@ PUBLISHED = ("MembershipPublished", "True", "every pod has its newest view")
         ("deleted", body(READY), "waiting"),
         ("deleted", None, "reached"),
         ("ready", None, "impossible"),
-        ("condition=Queued", body(READY), "waiting"),
-        ("condition=Queued=false", body(("Queued", "False", "admitted")), "reached"),
     ],
 )
 def test_goal_is_judged(goal, found, outcome):

@@ -51,8 +51,8 @@ LASTING = re.compile(
 )
 #: What ends with something else than 0 as its example stands in the help.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
-#: What needs more than a cluster: test_local_run.py and test_client_port_forward.py run it.
-ELSEWHERE = ({"local", "kill"}, {"local", "delete"}, {"port-forward", "--tensorboard"})
+#: These examples need more than a cluster: test_local_run.py runs them.
+ELSEWHERE = ({"local", "kill"}, {"local", "delete"})
 
 
 def test_help_has_an_example_and_lists_every_command() -> None:

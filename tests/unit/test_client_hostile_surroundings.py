@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from tfcluster.commands import output
 from tfcluster.commands.root import root
 from tfcluster.errors import TFClusterError, UnreachableError
-from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, error_of_status
+from tfcluster.kube.api import TFCLUSTERS, KubernetesApi
+from tfcluster.kube.rejections import error_of_status
 
 ESCAPES = "boo \x1b]0;owned\x07 \x9b31m\u202e"
 
@@ -167,7 +168,7 @@ def test_dry_run_is_marked_and_a_task_can_be_a_string(client_world):
     assert client_world.cli("suspend", "digits", "--dry-run").stdout.startswith("digits suspended (dry run")
     said = client_world.cli("delete", "digits", "--dry-run").stderr
     assert "To be deleted: TFCluster digits" in said
-    assert "the pods of its 1 task with their logs, its Service and its views.\n" in said
+    assert "the pods of its 1 task with their logs" in said
     assert "worker: its 1 task is replaced. " in client_world.cli("restart", "digits", "--dry-run").stderr
     with client_world.client() as client:
         client.restart("digits", "worker", dry_run=True)

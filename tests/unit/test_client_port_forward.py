@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,8 @@ from support.waiting import GUARD
 from unit.client_world import ClientWorld
 
 from tfcluster import forward
-from tfcluster.commands import port_forward as command
 from tfcluster.errors import TFClusterError
-from tfcluster.forward import forward_ports, plan_forwards, read_wish
+from tfcluster.forward import forward_ports, plan_forwards, read_wish, with_port
 from tfcluster.kube.api import KubernetesApi
 
 BOARD = pod_template(ports=[{"name": "tensorboard", "containerPort": 6006}])
@@ -60,13 +61,9 @@ class Forwarding:
 
     def _run(self) -> None:
         try:
-            forward_ports(
-                self._api,
-                "mnist",
-                choose=lambda cluster: plan_forwards(cluster, self._wishes, None),
-                began=lambda _: None,
-                tell=self.told.append,
-            )
+            cluster = self._api.cluster("mnist")
+            forwards = [with_port(one) for one in plan_forwards(cluster, self._wishes, None)]
+            forward_ports(self._api, cluster, forwards, self.told.append)
         except TFClusterError as error:
             self.error = error
 
@@ -142,7 +139,7 @@ def test_port_in_use_is_reported_and_a_discovered_one_changes(begin):
         assert str(error) == f"port {port} of this machine is in use"
         assert "--port 0:6006 takes a free one" in error.hint
         found = forward.Forward(forward.TaskName("chief", 0), 6006, port, optional=True)
-        assert forward._with_port(found).local not in (0, port)
+        assert with_port(found).local not in (0, port)
 
 
 def cluster(**jobs) -> dict:
@@ -173,21 +170,11 @@ def test_ports_are_found_in_the_templates(jobs, wishes, found):
     assert [f"{one.task} {one.local}:{one.remote} {one.title}".strip() for one in forwards] == found
 
 
-@pytest.mark.parametrize(
-    ("names", "words", "hint"),
-    [
-        (
-            [],
-            r"a container port for TensorBoard, .*; the templates name worker 9000 \(m\)",
-            "--task JOB-INDEX --port 6006",
-        ),
-        (["Jupyter"], "named jupyter, or 8888", "--port 8888"),
-    ],
-)
-def test_unknown_names_are_reported_with_the_existing_ones(names, words, hint):
+def test_unknown_ports_are_reported_with_the_existing_ones():
+    words = r"a container port for TensorBoard, .*; the templates name worker 9000 \(m\)"
     with pytest.raises(TFClusterError, match=words) as raised:
-        plan_forwards(cluster(worker=job(("m", 9000), replicas=2)), [], None, *([names] if names else []))
-    assert hint in raised.value.hint
+        plan_forwards(cluster(worker=job(("m", 9000), replicas=2)), [], None)
+    assert "--task JOB-INDEX --port 6006" in raised.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3", "0", "70000", "5:0", "-1", "8080:", "٣"])
@@ -196,25 +183,12 @@ def test_invalid_port_is_rejected(text):
         read_wish(text)
 
 
-def test_the_examples_of_its_help_work(client_world, kubectl, monkeypatch):
-    del kubectl
-    shown = client_world.cli("port-forward", "--help").output.splitlines()
-    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
-    assert len(lines) == 3
-    opened: list[str] = []
-    monkeypatch.setattr(command, "_PATIENCE", 0.0)
-    monkeypatch.setattr(command.webbrowser, "open", opened.append)
-    began = command._began
-
-    def began_and_deleted(*arguments, **options) -> None:
-        began(*arguments, **options)
+def test_command_prints_where_each_port_is(client_world, kubectl):
+    client_world.launch("digits", chief={"template": BOARD}, worker=2)
+    with ThreadPoolExecutor() as pool:
+        shown = pool.submit(client_world.cli, "port-forward", "digits")
+        client_world.await_that(kubectl.calls)
         client_world.delete("tfclusters", "digits")
-
-    monkeypatch.setattr(command, "_began", began_and_deleted)
-    for line in lines:
-        client_world.declare("digits", chief={"template": BOARD}, worker=2)
-        done = client_world.cli(*line)
-        assert "127.0.0.1:" in done.stdout
-        assert (done.exit_code, "TFCluster digits was deleted" in done.stderr) == (1, True)
-        client_world.await_that(lambda: not client_world.uids())
-    assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]
+        done = shown.result(GUARD)
+    assert re.match(r"http://127\.0\.0\.1:\d+ +TensorBoard of chief-0", done.stdout)
+    assert (done.exit_code, "TFCluster digits was deleted" in done.stderr) == (1, True)

@@ -98,7 +98,6 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
     body = world.at_once(lambda: world.kube.create("tfclusters", "default", manifest.body))
     offline = render(declare(manifest, "default"))
     rendered = render(read_body(manifest, complete(manifest.body, "default", body)))
-    # NB: the copy of the resolver that other clusters of the namespace share is there in any case.
     labels = {one["metadata"]["labels"][naming.LABEL_CLUSTER] for one in rendered.objects}
 
     def live():
@@ -182,11 +181,9 @@ def test_yaml_is_one_document_an_object_and_json_a_list_that_kubectl_takes():
     assert shown.exit_code == 0
     kinds = [one["kind"] for one in yaml.safe_load_all(shown.stdout)]
     assert kinds == ["Service", *["NetworkPolicy"] * 3, *["ConfigMap"] * 3, *["Pod"] * 4]
-    assert "tfcluster-resolver-" in shown.stderr
-    listed = json.loads(run(*PARAMETER_SERVER, "-o", "json", "--resolver", "-n", "team").stdout)
+    listed = json.loads(run(*PARAMETER_SERVER, "-o", "json", "-n", "team").stdout)
     assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
     assert {one["metadata"]["namespace"] for one in listed["items"]} == {"team"}
-    assert any("tfcluster-resolver-" in one["metadata"]["name"] for one in listed["items"])
 
 
 def test_name_that_is_to_be_generated_has_a_stand_in():
@@ -195,17 +192,6 @@ def test_name_that_is_to_be_generated_has_a_stand_in():
     assert shown.exit_code == 0, shown.output
     names = {one["metadata"]["name"] for one in yaml.safe_load_all(shown.stdout)}
     assert names == {"run-xxxxx", "run-xxxxx-worker", "run-xxxxx-worker-0"}
-
-
-def test_one_task_is_its_pod_and_its_view():
-    shown, other, missing = (run(*PARAMETER_SERVER, "--task", word) for word in ("worker-1", "worker/1", "worker-2"))
-    assert shown.stdout == other.stdout
-    pod, seen = yaml.safe_load_all(shown.stdout)
-    assert pod["metadata"]["name"] == "digits-worker-1"
-    assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker-1"], ["chief", "ps"])
-    assert (missing.exit_code, "worker-0 to worker-1" in missing.stderr) == (1, True)
-    empty, _ = rendered(tfcluster("none").job("worker", replicas=0), "--task", "worker-0")
-    assert "It has no tasks." in empty.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from support.waiting import GUARD
 
 import tfcluster
 from tfcluster import ClusterFailedError, ConflictError, Job, TFCluster, WaitTimeoutError
+from tfcluster.kube.api import TFCLUSTERS
 
 DIGITS = TFCluster("digits", image="example.test/train:1", workers=Job(replicas=2, max_replicas=3))
 
@@ -84,7 +85,7 @@ def test_a_later_one_of_the_name_is_not_touched(client_world):
         client.delete("digits", wait=True, timeout=GUARD)
         # One that is being deleted is waited for.
         with client.running(DIGITS, keep=True, timeout=GUARD) as first:
-            client.delete("digits", cascade="foreground")
+            client.api.delete(TFCLUSTERS, "digits", propagation="Foreground")
         with client.running(DIGITS, timeout=GUARD) as second:
             assert second.uid != first.uid
 

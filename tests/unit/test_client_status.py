@@ -20,7 +20,8 @@ from tfcluster.errors import RefusedError, UnreachableError
 from tfcluster.kube.api import PODS, Selection
 from tfcluster.kube.watch import snapshots
 from tfcluster.status.load import watch
-from tfcluster.status.picture import Devices, picture_of, standing_of
+from tfcluster.status.picture import Devices, picture_of
+from tfcluster.status.standing import standing_of
 from tfcluster.status.text import Paper, age, draw, draw_list
 
 
@@ -52,16 +53,6 @@ def test_view_counts_as_delivered_if_the_pod_has_the_newest_file(files, view):
     assert [one.view for one in picture(pod(0), files=files).tasks()] == [view]
 
 
-def test_the_cause_is_what_the_kubelet_or_the_scheduler_says():
-    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    pulled = pod(0, **waiting("ErrImagePull", 'Back-off pulling image "nope:1"'))
-    shown = picture(pulled, pod(1, phase="Pending", conditions=[scheduled]))
-    assert [(one.state, one.cause) for one in shown.tasks()] == [
-        ("Pending", 'ImagePullBackOff: Back-off pulling image "nope:1"'),
-        ("Pending", "Unschedulable: 0/3 nodes"),
-    ]
-
-
 def test_a_failed_task_that_waits_for_its_next_try_says_when_that_is():
     failing = {"0": {"in_row": 2, "retry_at": 1800000030.0}}
     kept = pod(0, labels={"tfcluster.dev/kept": "true"}, **ended(1))
@@ -86,16 +77,6 @@ def test_devices_are_granted_with_the_pod_and_may_fail():
     assert [words in text for words in ("1 of 2 gpu healthy", "2 gpu asked for", "cpu")] == [True, True, False]
 
 
-def test_a_pod_that_no_node_lets_go_is_stuck():
-    asked = ("2027-01-15T07:58:30Z", "2027-01-15T08:00:20Z")
-    pods = [
-        pod(index, metadata={"deletionTimestamp": time, "deletionGracePeriodSeconds": 30})
-        for index, time in enumerate(asked)
-    ]
-    assert states(picture(*pods)) == ["StuckTerminating", "Terminating"]
-    assert "node node-0 has not confirmed its end" in next(picture(*pods).tasks()).cause
-
-
 def test_undeclared_pod_is_shown_until_its_deletion():
     since = {"tfcluster.dev/view": TOLD, "tfcluster.dev/surplus-since": str(int(NOW) - 10)}
     shown = picture(pod(0), pod(1, metadata={"annotations": since}), worker={"drainTimeoutSeconds": 30})
@@ -106,31 +87,48 @@ def test_undeclared_pod_is_shown_until_its_deletion():
 
 GANG = cluster({"worker": {"replicas": 2, "minReplicas": 1}}, scheduling={"gang": {}})
 FORMER = {"ownerReferences": [{"kind": "TFCluster", "name": "mnist", "uid": "uid-0", "controller": True}]}
+NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+PULLED = pod(0, **waiting("ErrImagePull", 'Back-off pulling image "nope:1"'))
+TWO = cluster({"worker": {"replicas": 2}})
+
+
+def leaving(index, since):
+    return pod(index, metadata={"deletionTimestamp": since, "deletionGracePeriodSeconds": 30})
 
 
 @pytest.mark.parametrize(
     ("body", "pods", "expected"),
     [
-        (cluster({"ps": {}, "worker": {"startAfter": ["ps"]}}), [], ["Missing", "WaitingForJob"]),
-        (cluster({"worker": {}}, suspend=True), [], ["Suspended"]),
-        (cluster({"worker": {}}, conditions=[("Failed", "True", "TaskFailed", "x")]), [], ["CleanedUp"]),
-        (GANG, [pod(0)], ["Ready", "Missing"]),
         (
-            cluster({"worker": {"replicas": 2}}),
+            TWO,
+            [PULLED, pod(1, phase="Pending", conditions=[NO_NODE])],
+            ['Pending: ImagePullBackOff: Back-off pulling image "nope:1"', "Pending: Unschedulable: 0/3 nodes"],
+        ),
+        (
+            TWO,
+            [leaving(0, "2027-01-15T07:58:30Z"), leaving(1, "2027-01-15T08:00:20Z")],
+            [
+                "StuckTerminating: pod mnist-worker-0 is still terminating: node node-0 has not confirmed its end",
+                "Terminating: ",
+            ],
+        ),
+        (cluster({"ps": {}, "worker": {"startAfter": ["ps"]}}), [], ["Missing: ", "WaitingForJob: "]),
+        (cluster({"worker": {}}, suspend=True), [], ["Suspended: "]),
+        (cluster({"worker": {}}, conditions=[("Failed", "True", "TaskFailed", "x")]), [], ["CleanedUp: "]),
+        (GANG, [pod(0)], ["Ready: ", "Missing: "]),
+        (GANG, [], ["", "WaitingForGang: gang mnist.0 is not scheduled yet"]),
+        (
+            TWO,
             [pod(0, metadata=FORMER), pod(1, metadata={"ownerReferences": []})],
-            ["WaitingForPredecessor", "NameTaken"],
+            ["WaitingForPredecessor: ", "NameTaken: "],
         ),
     ],
 )
-def test_tasks_without_a_pod_of_their_own_say_why(body, pods, expected):
-    shown = picture_of(body, pods, [views()], now=NOW)
-    assert states(shown) == expected
-    assert [one.pod for one in shown.tasks() if one.state != "Ready"] == [""] * (len(expected) - ("Ready" in expected))
-
-
-def test_a_task_beyond_its_gang_names_the_gang():
-    task = [*picture_of(GANG, [], [], now=NOW).tasks()][1]
-    assert (task.state, task.cause) == ("WaitingForGang", "gang mnist.0 is not scheduled yet")
+def test_tasks_that_are_not_ready_say_why(body, pods, expected):
+    tasks = list(picture_of(body, pods, [views()], now=NOW).tasks())
+    for task, words in zip(tasks, expected, strict=True):
+        assert words in f"{task.state}: {task.cause}"
+        assert bool(task.pod) == (task.state in {"Ready", "Pending", "StuckTerminating", "Terminating"})
 
 
 def test_a_spec_that_cannot_be_read_is_counted_by_the_status_alone():

@@ -60,9 +60,6 @@ def test_other_kinds_are_rejected_or_skipped(tmp_path: Path) -> None:
     [
         ("ConfigMap", "data", {"a": "x", "b": 5}, "manifest.yaml:4: ConfigMap c: data.b must be a text: put it in"),
         ("ConfigMap", "data", {"b": None}, "data.b must be a text"),
-        ("ConfigMap", "binaryData", 5, "manifest.yaml:2: ConfigMap c: binaryData must be an object"),
-        ("ConfigMap", "binaryData", {"b": "#"}, "binaryData.b is not base64: encode it, or write it into data"),
-        ("Secret", "data", {"b": "secret"}, "data.b is not base64: encode it, or write it into stringData"),
         ("Secret", "stringData", {"b": {}}, "stringData.b must be a text"),
     ],
 )
@@ -91,14 +88,6 @@ def test_container_without_a_known_program_is_rejected(tmp_path: Path) -> None:
         manifest.check_programs(objects, {"": ["true"]})
 
 
-def test_files_of_the_image_are_named_unless_they_are_here(tmp_path: Path) -> None:
-    there = {"command": ["python3", "/opt/of-the-image/train.py", "--logs", "/logs/x"], "name": "a", "image": "b"}
-    other = {"command": ["/of-the-image/bin/run"], "workingDir": "/of-the-image", "name": "c", "image": "b"}
-    objects = read(tmp_path, cluster(jobs={"chief": {"template": {"spec": {"containers": [there, other]}}}}))
-    assert manifest.image_paths(objects, []) == ["/opt/of-the-image/train.py", "/of-the-image/bin/run", "/of-the-image"]
-    assert manifest.image_paths(objects, ["/opt/of-the-image", "/of-the-image/"]) == []
-
-
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read(example: Path) -> None:
     objects = manifest.load([example])
@@ -123,36 +112,21 @@ def test_meaningless_options_are_rejected(tmp_path: Path, options: tuple[str, ..
     assert (done.exit_code, words in done.stderr) == (2, True)
 
 
-def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
+def test_a_port_in_use_is_passed_over() -> None:
     first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     assert addresses.default_choice()[-1] < int(first), "an outgoing connection could get a task's port"
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
         choice = [taken.getsockname()[1], *free_ports(1)]
-        here, other = Ports(tmp_path, choice), Ports(tmp_path, choice)
-        assert here.take() == choice[1]
+        ports = Ports(choice)
+        assert ports.take() == choice[1]
         with pytest.raises(NoPortError):
-            other.take()
-        here.release()
-        assert Ports(tmp_path, choice).take() == choice[1]
+            ports.take()
 
 
-def test_runs_that_share_no_folder_share_no_port(tmp_path: Path) -> None:
-    choice = free_ports(1)
-    here, other = Ports(tmp_path / "here", choice), Ports(tmp_path / "other", choice)
-    assert here.take() == choice[0]
-    with pytest.raises(NoPortError):
-        other.take()
-    assert not list((tmp_path / "other").iterdir())
-    here.release()
-    last = Ports(tmp_path / "other", choice)
-    assert last.take() == choice[0]
-    last.release()
-
-
-def test_an_address_keeps_its_port(tmp_path: Path) -> None:
-    known = Addresses(Ports(tmp_path))
+def test_an_address_keeps_its_port() -> None:
+    known = Addresses(Ports())
     name = "c-worker-0.c.ns.svc:2222"
     assert known.local(name) == known.local(name) == known.local("c-worker-0.c.ns.svc.cluster.local:2222")
     assert known.local("c-worker-1.c.ns.svc:2222") != known.local(name)
@@ -177,8 +151,8 @@ def test_an_address_keeps_its_port(tmp_path: Path) -> None:
         ("open('/data/in/y')", "open('/inner/y')"),
     ],
 )
-def test_names_and_paths_are_rewritten_where_they_stand_alone(tmp_path: Path, text: str, rewritten: str) -> None:
-    known = Addresses(Ports(tmp_path))
+def test_names_and_paths_are_rewritten_where_they_stand_alone(text: str, rewritten: str) -> None:
+    known = Addresses(Ports())
     port = known.local_port("c-worker-0.c.ns.svc:2222")
     paths = PathMap([PathMapping("/data", Path("/here")), PathMapping("/data/in/", Path("/inner"))])
     rewriting = Rewriting(paths, known, hostname="c-worker-0", service="c", namespace="ns")

@@ -8,7 +8,7 @@ import time
 import pytest
 import yaml
 from support.memory_kubernetes import MemoryKubernetes
-from unit.node_world import NAMESPACE, SLEEP, Object, container, on_a_node
+from unit.node_world import NAMESPACE, SLEEP, container, on_a_node
 
 from tfcluster.local.run import forget
 from tfcluster_resolver import contract
@@ -46,15 +46,12 @@ async def test_a_pod_says_why_its_program_failed_or_did_not_start(world) -> None
     world.pod("file", program, main={"terminationMessagePath": "/dev/my-message", **fallback})
     world.pod("missing", containers=[{"name": "main", "image": "none", "command": ["/no/such/program"]}])
     world.pod("without", containers=[{"name": "main", "image": "none"}])
-    world.pod("late", SLEEP, activeDeadlineSeconds=1)
     assert (await world.ended("log"))["message"] == "first\nboom"
     assert (await world.ended("file"))["message"] == "told"
     missing = await world.ended("missing")
     assert (missing["exitCode"], missing["reason"]) == (128, "StartError")
     assert "/no/such/program" in missing["message"]
     assert "--entrypoint" in (await world.ended("without"))["message"]
-    await world.ended("late")
-    assert (world.phase("late"), world.status("late")["reason"]) == ("Failed", "DeadlineExceeded")
 
 
 @on_a_node()
@@ -246,13 +243,11 @@ async def test_tasks_meet_on_ports_of_this_machine(world) -> None:
 
 
 @on_a_node()
-async def test_readiness_follows_the_probe_and_awaits_the_gate(world) -> None:
+async def test_readiness_follows_the_probe(world) -> None:
     flag = world.folder / "flag"
     probe = {"exec": {"command": ["python3", "-c", f"open('{flag}')"]}, "periodSeconds": 0.05, "timeoutSeconds": 9}
-    gate = "example.com/warm"
     main = {"readinessProbe": {**probe, "failureThreshold": 1}}
     world.pod(program=SLEEP, main=main)
-    world.pod("gated", SLEEP, readinessGates=[{"conditionType": gate}])
     await world.until(lambda: world.phase() == "Running")
     assert not world.ready()
     flag.touch()
@@ -260,12 +255,6 @@ async def test_readiness_follows_the_probe_and_awaits_the_gate(world) -> None:
     assert world.condition("ContainersReady")["status"] == "True"
     flag.unlink()
     await world.until(lambda: not world.ready())
-    await world.until(lambda: world.condition("ContainersReady", "gated").get("status") == "True")
-    assert not world.ready("gated")
-    met = {"conditions": [*world.status("gated")["conditions"], {"type": gate, "status": "True"}]}
-    world.kube.patch("pods", NAMESPACE, "gated", {"status": met}, subresource="status")
-    await world.until(lambda: world.ready("gated"))
-    assert world.condition(gate, "gated")["status"] == "True"
 
 
 @pytest.mark.parametrize("kind", ["tcpSocket", "httpGet"])
@@ -283,26 +272,6 @@ async def test_network_probes_reach_the_port_on_this_machine(world, kind: str) -
     }
     world.pod("c-worker-0", program, main=main, **PLACED)
     await world.until(lambda: world.ready("c-worker-0"))
-
-
-@on_a_node()
-async def test_a_program_that_does_not_live_is_ended(world) -> None:
-    often = {"periodSeconds": 0.05, "timeoutSeconds": 9}
-    probes = {"startupProbe": "true", "livenessProbe": "false"}
-    world.pod(program=SLEEP, main={key: {"exec": {"command": [word]}, **often} for key, word in probes.items()})
-    assert (await world.ended())["exitCode"] == 143
-
-
-@on_a_node()
-async def test_exited_sidecar_is_restarted_after_a_back_off(world) -> None:
-    side = container("print('ran'); raise SystemExit(5)", "side", restartPolicy="Always")
-    world.pod(program=SLEEP, initContainers=[side])
-
-    def status() -> Object:
-        return world.status().get("initContainerStatuses", [{}])[0]
-
-    await world.until(lambda: status().get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
-    assert (status()["restartCount"], status()["lastState"]["terminated"]["exitCode"]) == (1, 5)
 
 
 @on_a_node()

@@ -177,14 +177,12 @@ def delete_command(
     """
     found = [client.get(name) for name in dict.fromkeys(clusters)]
     for body in found:
-        for words in deletion(body):
-            say(words)
+        say(deletion(body))
     if sys.stdin.isatty() and not (yes or dry_run):
         click.confirm("Delete?", abort=True, err=True)
     for body in found:
         about = body["metadata"]
-        client.delete(about["name"], uid=about["uid"], dry_run=dry_run, cascade="foreground" if wait else None)
+        client.delete(
+            about["name"], uid=about["uid"], wait=wait, timeout=timeout or None, dry_run=dry_run, tell=waiting
+        )
         click.echo(f"{about['name']} deleted" + (" (dry run: nothing was changed)" if dry_run else ""))
-    for body in found if wait and not dry_run else ():
-        about = body["metadata"]
-        client.wait(about["name"], "deleted", uid=about["uid"], timeout=timeout or None, tell=waiting)

@@ -71,11 +71,8 @@ def convert_command(
     outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
     if Outcome.REJECTED in outcomes or not proved:
         ctx.exit(ExitCode.FAILED)
-    # A file can begin without a separator and end without a newline.
-    texts = [stream.text if stream.text.endswith("\n") else f"{stream.text}\n" for _, stream in streams]
-    click.echo(texts[0] + "".join(text if text.startswith("---") else f"---\n{text}" for text in texts[1:]), nl=False)
-    lost = Outcome.LOSSY in outcomes or any(stream.beside for _, stream in streams)
-    ctx.exit(ExitCode.LOSSY if lost else ExitCode.OK)
+    click.echo("---\n".join(stream.text for _, stream in streams), nl=False)
+    ctx.exit(ExitCode.LOSSY if Outcome.LOSSY in outcomes else ExitCode.OK)
 
 
 def _shown(file: str) -> str:
@@ -108,9 +105,6 @@ def _check(stream: Stream) -> bool:
 def _lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Text]:
     for conversion in stream.conversions:
         yield from _of_one(conversion, name, quiet=quiet)
-    if stream.beside:
-        yield output.styled(f"{name}: beside the TFJobs, unchanged, and what to do", "waiting")
-        yield from (output.styled(f"  {words}") for words in stream.beside)
 
 
 def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:

@@ -175,24 +175,17 @@ def _time(seconds: float) -> str:
 @examples("""
     $ tfcluster wait digits
     $ tfcluster wait digits --for finished --timeout 24h
-    $ tfcluster wait digits --for condition=MembershipPublished
+    $ tfcluster wait digits --for resized
 """)
 def wait_command(client: Client, name: str, goal: str, timeout: float) -> None:
     """Wait until a TFCluster reaches a goal.
 
     GOAL is ready, succeeded, failed, finished (either of the two), suspended (its pods are deleted), resized (every
-    task is ready and knows the others), updated (every pod is ready and has the newest template), deleted, or
-    condition=TYPE or condition=TYPE=STATUS. The exit code is 1 if the goal can no longer be reached, and 124 after the
-    time-out.
+    task is ready and knows the others), updated (every pod is ready and has the newest template) or deleted; `kubectl
+    wait` waits for any condition. The exit code is 1 if the goal can no longer be reached, and 124 after the time-out.
     """
     try:
-        found = client.wait(name, goal, timeout=timeout or None, tell=waiting)
+        client.wait(name, goal, timeout=timeout or None, tell=waiting)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
-    printing.say(f"{name} is {_state(goal, found)}")
-
-
-def _state(goal: str, body: dict[str, Any] | None) -> str:
-    if body is None or not goal.startswith("condition="):
-        return "gone" if goal == "deleted" else goal
-    return f"as waited for: {goal.removeprefix('condition=')}"
+    printing.say(f"{name} is {'gone' if goal == 'deleted' else goal}")

@@ -15,11 +15,11 @@ from tfcluster.commands import options
 from tfcluster.commands.change import dry, patience, waiting
 from tfcluster.commands.options import Format
 from tfcluster.commands.output import data, say
-from tfcluster.errors import ConflictError, ManifestError
+from tfcluster.errors import ManifestError
 from tfcluster.kube.api import TFCLUSTERS
 
 if TYPE_CHECKING:
-    from tfcluster.manifest.recipes import Comments, Program, Recipe
+    from tfcluster.manifest.recipes import Program, Recipe
 
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: A valid key of a ConfigMap.
@@ -70,8 +70,6 @@ def _read_program(ctx: click.Context, param: click.Parameter, value: Path | None
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="The number of workers.")
 @click.option("--max-workers", type=click.IntRange(1), help="The largest number of workers.  [default: --workers]")
 @click.option("--ps", type=click.IntRange(0), default=0, show_default=True, help="The number of parameter servers.")
-@click.option("--chief/--no-chief", default=None, help="Add a chief.  [default: with --ps]")
-@click.option("--evaluator", is_flag=True, help="Add an evaluator, which runs the same program.")
 @click.option(
     "--script",
     "program",
@@ -92,13 +90,6 @@ def _read_program(ctx: click.Context, param: click.Parameter, value: Path | None
     metavar="CLAIM:/PATH[:ro]",
     callback=_read_mounts,
     help="A PersistentVolumeClaim that each task mounts.",
-)
-@click.option("--isolation", is_flag=True, help="Allow network access to tasks only from tasks of this cluster.")
-@click.option("--port", type=click.IntRange(1, 65_535), help="The port of the tasks.  [default: 2222]")
-@click.option(
-    "--restart-policy",
-    type=click.Choice(["OnFailure", "ExitCode", "Never"]),
-    help="The restart policy of the program.  [default: OnFailure]",
 )
 @click.option("--apply", is_flag=True, help="Create it instead of printing it.")
 @options.place_if_needed
@@ -128,7 +119,7 @@ def create_command(
     from tfcluster.manifest.validate import declare
 
     recipe = Recipe(name=name, namespace=namespace, command=command_line, **wishes)
-    manifest, comments = manifest_of(recipe)
+    manifest = manifest_of(recipe)
     declare(Manifest(manifest, "the command line", 0), namespace or "default")
     program = config_map_of(recipe)
     if apply:
@@ -139,13 +130,14 @@ def create_command(
         objects = [*([program] if program else ()), manifest]
         data(manifest if program is None else {"apiVersion": "v1", "kind": "List", "items": objects}, "json")
         return
-    click.echo(_as_text(recipe, manifest, comments, program), nl=False)
+    click.echo(_as_text(recipe, manifest, program), nl=False)
 
 
 _HEAD: Final = """\
   kubectl apply -f FILE
   tfcluster status {name}
   tfcluster logs {name} -f
+Checkpoints survive a pod only on a volume: --data CLAIM:/checkpoints.
 """
 _OF_THE_PROGRAM: Final = """\
 The program. Another one gets another name, so that an edit reaches the pods.
@@ -153,11 +145,11 @@ It stays when the cluster is deleted; `tfcluster create --apply` lets it go with
 """
 
 
-def _as_text(recipe: Recipe, manifest: Any, comments: Comments, program: Any) -> str:
+def _as_text(recipe: Recipe, manifest: Any, program: Any) -> str:
     from tfcluster.manifest.yaml import write
 
-    head = [*_HEAD.format(name=recipe.name).splitlines(), *(f"{of}: {words}" for of, words in comments.items())]
-    parts = [(head, manifest), *([(_OF_THE_PROGRAM.splitlines(), program)] if program else ())]
+    parts = [(_HEAD.format(name=recipe.name).splitlines(), manifest)]
+    parts += [(_OF_THE_PROGRAM.splitlines(), program)] if program else []
     return "---\n".join("".join(f"# {line}\n" for line in lines) + write(body, width=1 << 20) for lines, body in parts)
 
 
@@ -165,36 +157,12 @@ def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
     from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
     from tfcluster.manifest.recipes import config_map_of
 
-    created = True
-    try:
-        owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
-    except ConflictError:
-        owner = _same(client, recipe, manifest)
-        created = False
+    owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
     # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
-    program = config_map_of(recipe, owner)
-    if program is not None:
-        try:
-            client.api.create(CONFIG_MAPS, program, recipe.namespace)
-        except ConflictError:
-            known = client.api.get(CONFIG_MAPS, program["metadata"]["name"], recipe.namespace)
-            if known.get("data") != program["data"]:
-                raise
-    say(f"{recipe.name} is created." if created else f"{recipe.name} was there already, and is the same.")
+    if (program := config_map_of(recipe, owner)) is not None:
+        client.api.apply(CONFIG_MAPS, program, recipe.namespace)
+    say(f"{recipe.name} is created.")
     say(f"Follow it: tfcluster status {recipe.name} --watch, tfcluster logs {recipe.name} -f")
-
-
-def _same(client: Client, recipe: Recipe, manifest: Any) -> Any:
-    """Return the existing TFCluster if it matches the recipe, so that a second try finishes the first."""
-    from tfcluster.manifest.files import Manifest
-    from tfcluster.preview.diff import edit_of
-
-    if edit_of(client.api, Manifest(manifest, "the command line", 0)).differs:
-        raise ManifestError(
-            f"TFCluster {recipe.name} already exists with a different spec",
-            hint="Choose another name, or print the manifest, compare it (tfcluster diff -f FILE) and apply it.",
-        )
-    return client.get(recipe.name, recipe.namespace)
 
 
 @click.command()

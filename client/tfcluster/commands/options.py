@@ -165,7 +165,7 @@ class ClusterName(click.ParamType[str]):
 
 
 class TaskName(click.ParamType[str]):
-    """A task, such as ``worker-0``, of the TFCluster in ``name`` or of the manifests in ``files``."""
+    """A task, such as ``worker-0``, of the TFCluster in ``name``."""
 
     def __init__(self, *, jobs: bool = False) -> None:
         self._jobs = jobs
@@ -207,16 +207,10 @@ def _clusters(ctx: click.Context) -> list[str]:
 
 
 def _replicas(ctx: click.Context) -> Mapping[str, int]:
-    if files := ctx.params.get("files"):
-        from tfcluster.manifest.files import read
-
-        bodies = [one.body for one in read(files).clusters]
-    elif name := ctx.params.get("name"):
-        with _client(ctx) as client:
-            bodies = [client.get(name)]
-    else:
-        return {}
-    return {job: int(fields.get("replicas", 1)) for body in bodies for job, fields in body["spec"]["jobs"].items()}
+    name = ctx.params.get("name")
+    with _client(ctx) as client:
+        jobs = client.get(name)["spec"]["jobs"] if name else {}
+    return {job: int(fields.get("replicas", 1)) for job, fields in jobs.items()}
 
 
 def _client(ctx: click.Context) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tfcluster.commands import options
-from tfcluster.commands.options import ClusterName, TaskName
+from tfcluster.commands.options import ClusterName
 from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.tasks import spell
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 @click.option("-n", "--namespace", default="default", show_default=True, help="The namespace of objects without one.")
 @options.output("yaml", "json")
 @click.option("--views", is_flag=True, help="Print the views of tasks instead of objects.")
-@click.option("--task", type=TaskName(), help="Print only the pod and view of one task.")
-@click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
 @options.examples("""
     $ tfcluster render -f digits.yaml
-    $ tfcluster render -f digits.yaml --views --task worker-0
+    $ tfcluster render -f digits.yaml --views
 """)
 def render_command(
     *,
@@ -42,46 +40,26 @@ def render_command(
     namespace: str,
     output: str,
     views: bool,
-    task: str | None,
-    resolver: bool,
 ) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
     This works without a Kubernetes cluster. <uid> stands for the UID that the API server gives the TFCluster; epochs
-    and digests are those of a new TFCluster.
+    and digests are those of a new TFCluster. The ConfigMap that delivers the resolver is not printed.
     """
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
     from tfcluster.manifest.yaml import write
-    from tfcluster.preview.render import only_of, render
+    from tfcluster.preview.render import render
 
     documents: list[dict[str, Any]] = []
-    told: set[tuple[str, str]] = set()
     for manifest in read_clusters(files).clusters:
         cluster = declare(manifest, namespace)
         rendered = render(cluster, managed_by=manifest.body["spec"].get("managedBy"))
         for note in rendered.notes:
             say(f"{manifest.name}: {note}.")
-        if task is not None:
-            rendered = only_of(rendered, cluster, task)
-        if not views:
-            copy = (cluster.namespace, rendered.resolver)
-            shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
-            # All clusters of a namespace share it.
-            first = copy not in told and len(shown) < len(rendered.objects)
-            told.add(copy)
-            documents += rendered.objects if first and resolver else shown
-            if first and not resolver:
-                say(
-                    f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
-                    "An operator of another version makes one of its own."
-                )
-        if views or task is not None:
-            documents += [_view_document(cluster.name, one) for one in rendered.views]
+        documents += [_view_document(cluster.name, one) for one in rendered.views] if views else rendered.objects
     if output == "yaml":
         click.echo("".join("---\n" + write(document, width=120) for document in documents), nl=False)
-    elif task is not None and len(documents) == 1:
-        data(documents[0], "json")
     else:
         data({"views": documents} if views else {"apiVersion": "v1", "kind": "List", "items": documents}, "json")
 
@@ -141,7 +119,7 @@ class _Comparison(click.Command):
 """)
 @click.pass_context
 def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:
-    """Show what applying a manifest would change: fields, pods and other objects.
+    """Show what applying a manifest would change: fields and pods.
 
     Nothing is changed. The exit codes are those of `kubectl diff`: 0 no difference, 1 a difference, 2 the comparison
     failed.
@@ -168,7 +146,6 @@ def diff_command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...
 _SIGNS: Final = {
     "create": ("+", "good", "created"),
     "replace": ("~", "waiting", "replaced"),
-    "change": ("~", "waiting", "changed"),
     "delete": ("-", "bad", "deleted"),
     "keep": (" ", "off", "of an older template"),
 }
@@ -188,9 +165,6 @@ def _lines(edit: Edit) -> Iterator[Text]:
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
         yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))
-    for one in edit.objects:
-        sign, style, done = _SIGNS[one.what]
-        yield _line(sign, style, f"{one.kind} {one.name} is {done}")
     for note in edit.notes:
         yield _line("!", "bad", note)
 
@@ -208,9 +182,6 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
     for pods in document["pods"]:
         pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
     return {"differs": edit.differs, **document}
-
-
-_MOST: Final = 24
 
 
 @click.command()
@@ -242,20 +213,18 @@ def matrix_command(
     This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
     sees now.
     """
-    from tfcluster.matrix import grid_lines, grid_of, membership_of
+    from tfcluster_operator.life.views import whole_view
+    from tfcluster_resolver.cluster import Membership
     from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
     cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
-    membership = membership_of(cluster)
+    membership = Membership(view=whole_view(cluster), own=None)
     if output != "table":
         document = json.loads(matrix.as_json(membership, whole=True))
         data({**document, "notes": [*_notes(cluster)]}, output)
         return
-    grid = grid_of(membership, most=_MOST)
-    if grid is not None:
-        click.echo("\n".join(grid_lines(grid, fancy=console().encoding.startswith("utf"))) + "\n")
     click.echo(matrix.as_text(membership, whole=True))
     for note in _notes(cluster):
         click.echo(note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ COMMANDS: Final = {
         "convert": "Convert Kubeflow's TFJobs to TFClusters.",
         "validate": "Validate the TFClusters in files, without a Kubernetes cluster.",
         "render": "Print the objects that the operator would create, and the view of each task.",
-        "diff": "Show what applying a manifest would change: fields, pods and other objects.",
+        "diff": "Show what applying a manifest would change: fields and pods.",
         "apply": "Create or update TFClusters from files.",
     },
     "Change": {
@@ -61,10 +60,6 @@ _MODULES: Final = {
     "local": ("local",),
     "root": ("completion",),
 }
-
-
-#: The errors of a full or broken disk under the output.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class _Root(click.Group):
@@ -116,12 +111,6 @@ def _told() -> Iterator[None]:
         # A closed pipe, such as of `head`, must not end in a traceback; Python would fail again at its exit.
         sys.stdout = None
         raise click.exceptions.Exit(ExitCode.OK) from error
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        sys.stdout = None  # Python would try to write the rest at its exit, and fail again
-        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
-        raise click.exceptions.Exit(ExitCode.FAILED) from error
     except KeyboardInterrupt as error:
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
 

@@ -136,10 +136,9 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
     spec |= run_policy.convert(raw, job, findings)
     _resolver(spec, job, findings)
     jobs: dict[str, Any] = {}
-    copies: dict[int, dict[str, Any]] = {}
     findings.moved["spec", "tfReplicaSpecs"] = ("spec", "jobs")
     for one in job.replicas:
-        jobs[one.job] = _job(one, job, findings, copies)
+        jobs[one.job] = _job(one, job, findings)
         if len(ports) > 1 and one.port != tfjob.DEFAULT_PORT:
             jobs[one.job] = {"port": one.port, **jobs[one.job]}
     spec["jobs"] = jobs
@@ -171,7 +170,7 @@ def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
         findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.delivery")
 
 
-def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _job(one: Replicas, job: TFJob, findings: Findings) -> dict[str, Any]:
     path: Path = ("spec", "tfReplicaSpecs", one.key)
     target: Path = ("spec", "jobs", one.job)
     findings.moved[path] = target
@@ -199,8 +198,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     findings.moved[*path, "template"] = (*target, "template")
     if isinstance(template, dict):
         templates.tidy(template, (*path, "template"), job, one, findings)
-        # A template that several replicas share through a YAML anchor stays shared.
-        found["template"] = copies.setdefault(id(one.template), template)
+        found["template"] = template
     return found
 
 

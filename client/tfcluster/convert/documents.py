@@ -1,26 +1,16 @@
-"""A file of manifests: its TFJobs are converted, everything else stays letter by letter."""
+"""A file of manifests: its TFJobs are converted, all other objects stay as they are."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert import tfjob
 from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.templates import addresses_in, labels_in
-from tfcluster.convert.tfjob import Path, TFJob
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.shaping import nodes
-from tfcluster.manifest.yaml import ProblemError, documents, write
-from tfcluster.terminal import spelled
-from tfcluster_operator.declaration import naming
+from tfcluster.manifest.yaml import Document, ProblemError, documents, write
 
-_SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_HEAD: Final = re.compile(r"---[^\n]*\n")
 _TABS: Final = "YAML does not permit tabs for indentation: use spaces."
 _CORRECT: Final = "Correct it there."
 _TEMPLATES: Final = (
@@ -35,79 +25,40 @@ _LISTS: Final = ("List", "TFJobList")
 class Stream:
     """The result of converting a file.
 
-    ``text`` is the new file, whole only if nothing was rejected; ``conversions`` are its TFJobs in their order;
-    ``beside`` says what has to change in other objects of it.
+    ``objects`` are those of the new file, None for a rejected TFJob; ``conversions`` are its TFJobs in their order.
     """
 
-    text: str
+    objects: tuple[Any, ...]
     conversions: tuple[Conversion, ...]
-    beside: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return write(*self.objects, width=_WIDTH)
 
 
 def convert_text(text: str, name: str) -> Stream:
-    written: list[str] = []
-    found: list[Conversion] = []
-    others: list[Mapping[str, Any]] = []
-    for part in _parts(text, name):
-        items = _items(part.value)
-        jobs = [item for item in items if tfjob.is_tfjob(item)]
-        others += [item for item in items if isinstance(item, Mapping) and not tfjob.is_tfjob(item)]
-        if not jobs:
-            written.append(part.text)
-            continue
-        new, conversions = _convert(part)
-        found += conversions
-        written.append(new)
-    if not found:
-        hidden = _remarks(others, [])
-        raise ManifestError(
-            f"no TFJob found in {name}" + (":" if hidden else ""),
-            hidden,
-            hint=f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME.",
-        )
-    return Stream("".join(written), tuple(found), tuple(_remarks(others, [one.job for one in found])))
-
-
-def _remarks(others: list[Mapping[str, Any]], jobs: list[tfjob.TFJob]) -> list[str]:
-    """Report each remark once: objects without a name look the same."""
-    return list(dict.fromkeys(words for other in others for words in remarks(other, jobs)))
+    objects = [item for document in _documents(text, name) for item in _items(document.value)]
+    found = [convert(one) if tfjob.is_tfjob(one) else one for one in objects]
+    conversions = tuple(one for one in found if isinstance(one, Conversion))
+    if not conversions:
+        hint = f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME."
+        raise ManifestError(f"no TFJob found in {name}", hint=hint)
+    return Stream(tuple(one.cluster if isinstance(one, Conversion) else one for one in found), conversions)
 
 
 def convert_object(manifest: Mapping[str, Any]) -> Stream:
     """Convert one TFJob that was read elsewhere, such as from an API server."""
     conversion = convert(manifest)
-    return Stream(write(conversion.cluster, width=_WIDTH), (conversion,), ())
+    return Stream((conversion.cluster,), (conversion,))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One document: its text with the separator before it, and its parsed content."""
-
-    text: str
-    value: Any
-
-
-def _parts(text: str, name: str) -> Iterator[_Part]:
-    starts = [match.start() for match in _SEPARATOR.finditer(text)]
-    # YAML directives precede the separator of their document.
-    starts = [start for start in starts if not text[:start].rstrip().rpartition("\n")[2].startswith("%")]
-    cuts = sorted({0, *starts, len(text)})
-    for first, last in itertools.pairwise(cuts):
-        part = text[first:last]
-        try:
-            found = documents(part.encode())
-        except ProblemError as error:
-            line = text.count("\n", 0, first) + error.line
-            wrong = part.splitlines()[error.line - 1 : error.line]
-            hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES if "{{" in part else _CORRECT
-            raise ManifestError(f"{name}:{line}: {error.words}", hint=hint) from error
-        if len(found) == 1:
-            yield _Part(part, found[0].value)
-        else:
-            for one in found:
-                yield _Part(f"---\n{json.dumps(one.value, indent=2)}\n", one.value)
-            if not found:
-                yield _Part(part, None)
+def _documents(text: str, name: str) -> list[Document]:
+    try:
+        return documents(text.encode())
+    except ProblemError as error:
+        wrong = text.splitlines()[error.line - 1 : error.line]
+        hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES if "{{" in text else _CORRECT
+        raise ManifestError(f"{name}:{error.line}: {error.words}", hint=hint) from error
 
 
 def _items(document: Any) -> list[Any]:
@@ -123,67 +74,3 @@ def _named(item: Any, within: Mapping[str, Any]) -> Any:
         return item
     item["apiVersion"], item["kind"] = within.get("apiVersion"), tfjob.KIND
     return item
-
-
-def _convert(part: _Part) -> tuple[str, list[Conversion]]:
-    if tfjob.is_tfjob(part.value):
-        conversions = [convert(part.value)]
-        result: Any = conversions[0].cluster
-    else:
-        found = [convert(item) if tfjob.is_tfjob(item) else item for item in part.value["items"]]
-        conversions = [one for one in found if isinstance(one, Conversion)]
-        items = [one.cluster if isinstance(one, Conversion) else one for one in found]
-        own = ("apiVersion", "kind", "items", "metadata")
-        rest = {key: value for key, value in part.value.items() if key not in own}
-        result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
-    if any(one.cluster is None for one in conversions):
-        return "", conversions
-    head = _HEAD.match(part.text)
-    return (head[0] if head is not None else "") + write(result, width=_WIDTH), conversions
-
-
-_IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
-_BY_ITSELF: Final = (
-    "this TFJob is not converted: convert it separately and put the result here. The account that creates it needs "
-    f"permission for {naming.PLURAL}.{naming.GROUP}"
-)
-_OF_KATIB: Final = (
-    f". Add {naming.KIND}.{naming.VERSION}.{naming.GROUP} to trialResources in KatibConfig. Set successCondition and "
-    "failureCondition in trialTemplate (the conditions have the same names), and primaryPodLabels "
-    f"({naming.LABEL_JOB} and {naming.LABEL_TASK_INDEX} select one pod)"
-)
-
-
-def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
-    """Report what has to change in an object when the TFJobs beside it become TFClusters."""
-    metadata = document.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    kind = document.get("kind")
-    who = f"{kind or 'an object'} {name or ''}".strip()
-    for job in jobs:
-        views = [naming.view_name(job.name, one.job) for one in job.replicas]
-        if (kind, name) == ("Service", naming.service_name(job.name)) or (kind == "ConfigMap" and name in views):
-            yield f"{who}: the TFCluster needs this name for its own {kind}: rename one of them"
-        for path, words in addresses_in(document, (), job):
-            yield f"{who}, {spelled(path)}: {words}"
-    others = (labels_in(document, ()), _inner(document), _permissions(document))
-    for path, words in itertools.chain(*others):
-        yield f"{who}, {spelled(path)}: {words}"
-
-
-def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    rules = document.get("rules")
-    for index, rule in enumerate(rules) if isinstance(rules, list) else ():
-        named = rule.get("resources") if isinstance(rule, Mapping) else None
-        if isinstance(named, list) and any(str(one).partition("/")[0] == "tfjobs" for one in named):
-            yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} instead of tfjobs"
-
-
-def _inner(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Find objects that refer to or contain a TFJob: a workflow, an experiment, a target of an autoscaler."""
-    words = _BY_ITSELF + (_OF_KATIB if document.get("kind") in ("Experiment", "Trial") else "")
-    for path, node in nodes(document):
-        if (isinstance(node, str) and _IN_TEXT.search(node)) or (path and tfjob.is_tfjob(node) and "spec" in node):
-            yield path, words
-        elif path and tfjob.is_tfjob(node):
-            yield path, f"write {naming.KIND} of {naming.API_VERSION} instead of TFJob"

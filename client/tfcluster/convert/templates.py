@@ -34,12 +34,9 @@ LABELS: Final = {
     "job-role": "",
 }
 _LABEL_PREFIX: Final = "training.kubeflow.org/"
-#: Fields that hold a selector of pods. primaryPodLabels is Katib's.
-_SELECTORS: Final = ("matchLabels", "selector", "primaryPodLabels")
-#: How a text reads a label: the downward API, the name itself, the name in Prometheus.
+#: How a text reads a label: the downward API, the name itself.
 _BY_DOWNWARD_API: Final = re.compile(r"metadata\.labels\['([^']+)'\]")
 _BY_NAME: Final = re.compile(rf"{re.escape(_LABEL_PREFIX)}[-a-z]+")
-_BY_PROMETHEUS: Final = re.compile(r"label_training_kubeflow_org_([_a-z]+)")
 #: Schedulers that use a PodGroup of TFJob's operator, and the annotations or labels that name it in a pod.
 _SCHEDULERS: Final = ("volcano", "scheduler-plugins-scheduler")
 _POD_GROUPS: Final = (
@@ -228,11 +225,10 @@ def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
     for where, value in nodes(node, path):
         holder, key = where[-3:-2], where[-1] if where else ""
         labels: set[str] = set()
-        if isinstance(value, Mapping) and key in _SELECTORS:
+        if isinstance(value, Mapping) and key == "matchLabels":
             found |= {((*where, label), label): None for label in value if label in LABELS}
         elif isinstance(value, str):
             labels = {*_BY_DOWNWARD_API.findall(value), *_BY_NAME.findall(value)}
-            labels |= {_LABEL_PREFIX + one.replace("_", "-") for one in _BY_PROMETHEUS.findall(value)}
             if where[-2:-1] == ("matchLabelKeys",) or (holder == ("matchExpressions",) and key == "key"):
                 labels = {value}
         found |= {(where, label): None for label in sorted(labels & LABELS.keys())}

@@ -1,12 +1,12 @@
-"""What keeps one cluster from its work?  Judgements of its picture and of what surrounds it."""
+"""What keeps one cluster from its work?  Judgements of its picture and of its NetworkPolicies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for
-from tfcluster.doctor.facts import Surroundings
+from tfcluster.kube.api import Object
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
 
@@ -27,19 +27,6 @@ _WAITS: Final = (
         "Correct what the message names in the template; a missing command is not in the image.",
     ),
 )
-#: Networks by the name of their DaemonSet, and whether they enforce NetworkPolicies.
-_NETWORKS: Final = {
-    "calico": True,
-    "cilium": True,
-    "antrea": True,
-    "kube-router": True,
-    "ovn": True,
-    "weave": True,
-    "canal": True,
-    "aws-node": None,
-    "kindnet": None,
-    "flannel": False,
-}
 _STANDING: Final[Mapping[str, Verdict]] = {
     "Ready": "ok",
     "Succeeded": "ok",
@@ -50,11 +37,11 @@ _STANDING: Final[Mapping[str, Verdict]] = {
 }
 
 
-def judge_cluster(picture: Picture, found: Surroundings | None) -> Iterator[Check]:
+def judge_cluster(picture: Picture, policies: Sequence[Object] | Unknown | None) -> Iterator[Check]:
     yield from _conditions(picture)
     yield from _tasks(picture)
-    if found is not None:
-        yield from _isolation(picture, found)
+    if policies is not None:
+        yield _isolation(picture, policies)
 
 
 def _conditions(picture: Picture) -> Iterator[Check]:
@@ -101,26 +88,14 @@ def _named(tasks: Iterable[TaskPicture]) -> str:
     return few([task.name for task in tasks])
 
 
-def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:
+def _isolation(picture: Picture, policies: Sequence[Object] | Unknown) -> Check:
     name = "isolation"
     if picture.isolation == "None":
-        yield Check(name, "ok", "every pod in the Kubernetes cluster can reach the tasks: no isolation is in force")
-    elif isinstance(found.policies, Unknown):
-        yield Check(name, "unknown", found.policies.why)
-    elif not found.policies:
+        return Check(name, "ok", "every pod in the Kubernetes cluster can reach the tasks: no isolation is in force")
+    if isinstance(policies, Unknown):
+        return Check(name, "unknown", policies.why)
+    if not policies:
         message = f"isolation {picture.isolation} has no NetworkPolicy"
-        yield Check(name, "failed", message, "Read the operator's log: it makes the policies before the first pod.")
-    else:
-        yield _enforced(f"the NetworkPolicies of isolation {picture.isolation} are there", found.networks)
-
-
-def _enforced(message: str, networks: Any) -> Check:
-    names = () if isinstance(networks, Unknown) else [one["metadata"]["name"] for one in networks]
-    seen = {known: enforces for known, enforces in _NETWORKS.items() if any(known in name for name in names)}
-    if True in seen.values():
-        by = next(known for known, enforces in seen.items() if enforces)
-        return Check("isolation", "ok", f"{message}; {by} enforces them")
-    if list(seen.values()) == [False]:
-        remedy = "Install a network that enforces NetworkPolicies, such as Calico or Cilium."
-        return Check("isolation", "warning", f"{message}; {next(iter(seen))} alone does not enforce them", remedy)
-    return Check("isolation", "ok", f"{message}; whether the network enforces them cannot be seen from here")
+        return Check(name, "failed", message, "Read the operator's log: it makes the policies before the first pod.")
+    there = f"the NetworkPolicies of isolation {picture.isolation} are there"
+    return Check(name, "ok", f"{there}; whether the network enforces them cannot be seen from here")

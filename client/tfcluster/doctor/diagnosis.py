@@ -7,7 +7,7 @@ from functools import partial
 
 from tfcluster.doctor.checks import Check
 from tfcluster.doctor.cluster import judge_cluster
-from tfcluster.doctor.facts import ask, installation_of, surroundings_of, version_of
+from tfcluster.doctor.facts import ask, installation_of, policies_of, version_of
 from tfcluster.doctor.installation import judge_installation, judge_server
 from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
 from tfcluster.kube.api import KubernetesApi
@@ -31,4 +31,4 @@ def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> It
         yield Check("cluster", "unknown", str(error))
         return
     # A local run does not have isolation to check: every program of the machine can reach its tasks.
-    yield from judge_cluster(picture, None if local else surroundings_of(api, name))
+    yield from judge_cluster(picture, None if local else policies_of(api, name))

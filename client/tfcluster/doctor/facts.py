@@ -19,7 +19,6 @@ from tfcluster.kube.api import (
     TFCLUSTERS,
     KubernetesApi,
     Object,
-    Resource,
 )
 from tfcluster_operator.declaration import naming
 
@@ -28,7 +27,6 @@ _T = TypeVar("_T")
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
 #: The namespace that the docs install into: searched if this user cannot search all namespaces.
 USUAL_NAMESPACE: Final = "tfcluster-system"
-DAEMON_SETS: Final = Resource("apps/v1", "daemonsets")
 RIGHTS: Final = (
     ("get", TFCLUSTERS, "", "status"),
     ("list", TFCLUSTERS, "", "status"),
@@ -59,14 +57,6 @@ class Installation:
     everywhere: bool
     rights: Mapping[int, bool | Unknown]
     reported: bool | Unknown
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The NetworkPolicies of a cluster, and the DaemonSets that show its network; Unknown if they cannot be listed."""
-
-    policies: Sequence[Object] | Unknown
-    networks: Sequence[Object] | Unknown
 
 
 def ask(question: Callable[[], _T]) -> _T | Unknown:
@@ -105,9 +95,8 @@ def version_of(api: KubernetesApi) -> Any:
     return json.loads(api.read("/version"))
 
 
-def surroundings_of(api: KubernetesApi, name: str) -> Surroundings:
-    policies = partial(api.list, NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}")
-    return Surroundings(**ask_all({"policies": policies, "networks": partial(api.list, DAEMON_SETS, "")}))
+def policies_of(api: KubernetesApi, name: str) -> Sequence[Object] | Unknown:
+    return ask(partial(api.list, NETWORK_POLICIES, labels=f"{naming.LABEL_CLUSTER}={name}"))
 
 
 def _is_served(api: KubernetesApi) -> bool:

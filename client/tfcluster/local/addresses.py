@@ -6,21 +6,17 @@ The engine continues to speak of DNS names, as on Kubernetes; they are rewritten
 from __future__ import annotations
 
 import contextlib
-import os
+import random
 import re
 import socket
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tfcluster.local.session import lock
 from tfcluster_resolver import contract
 
 HOST: Final = "127.0.0.1"
-#: A field of a pod's status, not of Kubernetes: the port on this machine for each port of the pod.
-LOCAL_PORTS: Final = "localPorts"
 #: The first port for outgoing connections, if the system does not report it.
 _FIRST_EPHEMERAL: Final = 32768
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -35,58 +31,19 @@ class NoPortError(Exception):
 
 
 class Ports:
-    """Assigns TCP ports that are free and outside the system's range for outgoing connections.
+    """Assigns TCP ports that are free and outside the system's range for outgoing connections."""
 
-    A port without a listener looks free. So each assigned port is held by a lock on a file, which other runs with the
-    same folder see, and which the system releases when this process ends for any reason. On Linux it is also held by an
-    abstract socket, because abstract sockets are shared by all users and folders, as ports are.
-    """
-
-    def __init__(self, folder: Path, choice: Iterable[int] | None = None) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = folder
-        self._held: dict[int, tuple[int, ...]] = {}
-        self._next = iter(default_choice() if choice is None else choice)
+    def __init__(self, choice: Sequence[int] | None = None) -> None:
+        self._choice = default_choice() if choice is None else choice
+        # Runs that begin at the same time get different ports: a port without a listener looks free.
+        start = random.randrange(len(self._choice)) if choice is None else 0  # noqa: S311 - it is no secret
+        self._next = iter((*self._choice[start:], *self._choice[:start]))
 
     def take(self) -> int:
         for port in self._next:
-            if self._hold(port):
-                return port
-        raise NoPortError(f"no TCP port below {default_choice().stop} is free on {HOST}")
-
-    def _hold(self, port: int) -> bool:
-        if (descriptor := lock(self._folder / str(port), os.O_CREAT)) is None:
-            return False
-        self._held[port] = (descriptor,)
-        with contextlib.suppress(OSError):
             if is_free(port):
-                self._held[port] = descriptor, *_names(port)
-                return True
-        self._release(port)
-        return False
-
-    def release(self) -> None:
-        for port in tuple(self._held):
-            self._release(port)
-
-    def _release(self, port: int) -> None:
-        # Deleted while it is locked, so that no process can hold a deleted file.
-        (self._folder / str(port)).unlink(missing_ok=True)
-        for descriptor in self._held.pop(port):
-            os.close(descriptor)
-
-
-def _names(port: int) -> tuple[int, ...]:
-    """Bind the abstract socket of a port, and return its descriptor; empty on systems without abstract sockets."""
-    if sys.platform != "linux":
-        return ()
-    name = socket.socket(socket.AF_UNIX)
-    try:
-        name.bind(f"\0tfcluster-port-{port}")
-    except OSError:
-        name.close()
-        raise
-    return (name.detach(),)
+                return port
+        raise NoPortError(f"no TCP port from {self._choice[0]} to {self._choice[-1]} is free on {HOST}")
 
 
 def is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""One container: its program, its probes (pkg/kubelet/prober), and what the pod's status says of it."""
+"""One container: its program, its readiness probe (pkg/kubelet/prober), and what the pod's status says of it."""
 
 from __future__ import annotations
 
@@ -113,26 +113,20 @@ class Prepared:
 class Container:
     """A container and its state."""
 
-    def __init__(
-        self, spec: Object, kind: Kind, *, changed: Callable[[], None], timestamp: Callable[[], str], grace: float
-    ) -> None:
+    def __init__(self, spec: Object, kind: Kind, *, changed: Callable[[], None], timestamp: Callable[[], str]) -> None:
         self.spec = spec
         self.name: str = spec["name"]
         self.kind = kind
         self._changed = changed
         self._timestamp = timestamp
-        self._grace = grace
         self._process: Process | None = None
         self._asked: list[int] = []
         self._began = ""
         self.state: dict[str, Any] = {"waiting": {"reason": "PodInitializing"}}
-        self.last_state: dict[str, Any] = {}
-        self.restarts = 0
         self.ready = False
         self.started = asyncio.Event()
         self.code: int | None = None
         self.log: ContainerLog | None = None
-        self.previous_log: ContainerLog | None = None
 
     @property
     def runs(self) -> bool:
@@ -147,8 +141,6 @@ class Container:
             self._end(128, "StartError", why)
 
     async def run(self, prepared: Prepared) -> int:
-        if self.log is not None:
-            self.previous_log = self.log
         self.log = prepared.log
         self._began, self.code = self._timestamp(), None
         try:
@@ -160,7 +152,7 @@ class Container:
         for number in self._asked:  # in the meantime
             process.send(number)
         self._become({"running": {"startedAt": self._began}})
-        watching = asyncio.create_task(self._watch(process, prepared.actions))
+        watching = asyncio.create_task(self._watch(prepared.actions))
         try:
             code = await process.wait()
         finally:
@@ -189,46 +181,18 @@ class Container:
             "imageID": "",
             **container_id,
             "state": self.state,
-            "lastState": self.last_state,
-            "restartCount": self.restarts,
+            "lastState": {},
+            "restartCount": 0,
             "ready": self.ready,
-            "started": self.started.is_set() and self.runs,
+            "started": self.runs,
         }
 
-    def begin_again(self) -> None:
-        self.last_state = {key: dict(value) for key, value in self.state.items() if key == "terminated"}
-        self.restarts += 1
-        self.started.clear()
-
-    async def _watch(self, process: Process, actions: Actions) -> None:
-        """Probe: first whether it has started, then whether it lives and is ready."""
-        if startup := self.spec.get("startupProbe"):
-            probing = asyncio.create_task(
-                judge(
-                    startup, actions.attempt, lambda ok: self.started.set() if ok else self._end_dead(process, startup)
-                )
-            )
-            try:
-                await self.started.wait()
-            finally:
-                probing.cancel()
+    async def _watch(self, actions: Actions) -> None:
         self.started.set()
         if (readiness := self.spec.get("readinessProbe")) is None:
             self._set_ready(ready=True)
-        self._changed()
-        async with asyncio.TaskGroup() as tasks:
-            if readiness is not None:
-                tasks.create_task(judge(readiness, actions.attempt, lambda passed: self._set_ready(ready=passed)))
-            if liveness := self.spec.get("livenessProbe"):
-                tasks.create_task(
-                    judge(liveness, actions.attempt, lambda ok: None if ok else self._end_dead(process, liveness))
-                )
-
-    def _end_dead(self, process: Process, probe: Object) -> None:
-        """End a program that a probe found to be dead: SIGTERM, and SIGKILL after the grace period."""
-        process.send(signal.SIGTERM)
-        grace = float(probe.get("terminationGracePeriodSeconds", self._grace))
-        asyncio.get_running_loop().call_later(grace, process.send, signal.SIGKILL)
+        else:
+            await judge(readiness, actions.attempt, lambda passed: self._set_ready(ready=passed))
 
     def _set_ready(self, *, ready: bool) -> None:
         if ready != self.ready:

@@ -216,11 +216,6 @@ class Surroundings:
         uid: str = pod["metadata"]["uid"]
         return self.folder / "pods" / uid
 
-    def local_ports(self, pod: Object) -> dict[str, int]:
-        """Return the ports on this machine, by the pod's ports."""
-        namespace, _, hostname, service = self._names(pod)
-        return {str(port): here for port, here in self.addresses.of_host(hostname, service, namespace)}
-
     def _names(self, pod: Object) -> tuple[str, str, str, str]:
         """Return a pod's namespace, name, hostname and Service."""
         metadata, spec = pod["metadata"], pod["spec"]
@@ -265,7 +260,6 @@ class Surroundings:
         log = ContainerLog(
             self.folder / "logs" / name / f"{container.name}.log",
             heard=lambda line: self.heard(namespace, name, container.name, line),
-            lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
         )
         return Prepared(Command(argv, env, cwd), log, Actions(container.spec, rewriting.port, command), message_file)
 

@@ -31,14 +31,12 @@ class ContainerLog:
         self,
         path: Path,
         heard: Callable[[bytes], None] = lambda _: None,
-        lost: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _put_aside(path)
         self.path = path
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._heard = heard
-        self._lost = lost
         self._partial = b""
         self._last: deque[bytes] = deque(maxlen=_MESSAGE_LINES)
         self._grown = asyncio.Event()
@@ -55,10 +53,7 @@ class ContainerLog:
         if not lines:
             return
         at = _timestamp()
-        try:
-            self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
-        except OSError as error:
-            self._lost(error)
+        self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
         self._last.extend(lines)
         for line in lines:
             self._heard(line)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
-from tfcluster.local.environment import is_python
 from tfcluster.manifest.files import Manifest, Manifests, read_clusters
 from tfcluster.manifest.validate import declare
 from tfcluster_operator.declaration import naming
@@ -29,10 +26,7 @@ _PROGRAMS: Final = frozenset(
         *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
     }
 )
-#: The data fields by kind, and whether their values are base64.
-_DATA: Final = {"ConfigMap": {"data": False, "binaryData": True}, "Secret": {"data": True, "stringData": False}}
 NAMESPACE: Final = "default"
-_PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 
 
 def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: None) -> list[Object]:
@@ -64,31 +58,12 @@ def _misfits(one: Manifest) -> Iterator[str]:
     elif not one.name:
         yield f"{one.place()}: {one.kind}: metadata.name is missing"
     else:
-        for field, encoded in _DATA.get(one.kind, {}).items():
-            yield from _of_data(one, field, encoded=encoded)
-
-
-def _of_data(one: Manifest, field: str, *, encoded: bool) -> Iterator[str]:
-    """Return the values of a ConfigMap or a Secret that are not strings, or not valid base64 if they must be."""
-    data = one.body.get(field)
-    if data is not None and not isinstance(data, Mapping):
-        yield f"{one.place((field,))}: {one.kind} {one.name}: {field} must be an object: write KEY: TEXT"
-        return
-    for key, value in (data or {}).items():
-        where = f"{one.place((field, key))}: {one.kind} {one.name}: {field}.{key}"
-        if not isinstance(value, str):
-            yield f"{where} must be a text: put it in quotes"
-        elif encoded and not _is_base64(value):
-            plain = "stringData" if one.kind == "Secret" else "data"
-            yield f"{where} is not base64: encode it, or write it into {plain}"
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode("".join(text.split()), validate=True)
-    except ValueError:
-        return False
-    return True
+        for field in ("data", "binaryData", "stringData"):
+            data = one.body.get(field)
+            for key, value in data.items() if isinstance(data, Mapping) else ():
+                if not isinstance(value, str):
+                    where = f"{one.place((field, key))}: {one.kind} {one.name}: {field}.{key}"
+                    yield f"{where} must be a text: put it in quotes"
 
 
 def clusters_of(objects: Sequence[Object]) -> list[Object]:
@@ -121,11 +96,15 @@ _POD_FIELDS: Final = (
     "runtimeClassName",
     "priorityClassName",
     "schedulingGates",
+    "readinessGates",
+    "activeDeadlineSeconds",
     "hostAliases",
     "dnsConfig",
     "hostNetwork",
 )
-_CONTAINER_FIELDS: Final = ("image", "lifecycle", "securityContext", "resources", "volumeDevices")
+_CONTAINER_FIELDS: Final = (
+    *("image", "lifecycle", "livenessProbe", "startupProbe", "securityContext", "resources", "volumeDevices"),
+)
 
 
 def _containers(clusters: Sequence[Object]) -> Iterator[tuple[str, Object, Object]]:
@@ -151,26 +130,3 @@ def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequenc
             found,
             hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
         )
-
-
-def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
-    """Return files that commands and arguments expect in an image, and that do not exist on this machine."""
-    found: dict[str, None] = {}
-    for _, _, container in _containers(clusters):
-        mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
-        for path in map(Path, _paths_of(container)):
-            if not any(path.is_relative_to(one) for one in (*mounts, *known)) and not path.exists():
-                found[str(path)] = None
-    return list(found)
-
-
-def _paths_of(container: Mapping[str, Any]) -> Iterator[str]:
-    """Return the paths that a container's program needs to start: the program, scripts, the folder."""
-    command = container.get("command") or ()
-    if command and command[0].startswith("/") and not is_python(command[0]):
-        yield command[0]
-    for word in (*command[1:], *(container.get("args") or ())):
-        if "\n" not in word:
-            yield from (path for path in _PATH.findall(word) if Path(path).suffix)
-    if folder := container.get("workingDir"):
-        yield folder

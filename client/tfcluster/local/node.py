@@ -119,6 +119,6 @@ class Node:
                 message = f'pods "{name}" not found'
                 raise Refusal(404, "NotFound", message, details={"name": name, "kind": "pods"})
             raise Refusal(400, "BadRequest", f'pod "{name}" does not have a log yet: it waits for its place')
-        log = player.log_of(query.get("container", ""), previous=query.get("previous") in ("true", "1"))
+        log = player.log_of(query.get("container", ""))
         async for chunk in answer(log, query):
             yield chunk

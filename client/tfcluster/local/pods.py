@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from tfcluster.local.addresses import HOST, LOCAL_PORTS, NoPortError
+from tfcluster.local.addresses import HOST, NoPortError
 from tfcluster.local.containers import Container, Kind
 from tfcluster.local.environment import Surroundings
 from tfcluster.local.logs import ContainerLog
@@ -20,9 +20,6 @@ Object = Mapping[str, Any]
 _log = logging.getLogger(__name__)
 USER: Final = "kubelet"
 _GRACE: Final = 30.0
-#: The back-off before a container is started again, in seconds: the first delay is doubled up to the longest.
-_FIRST_PAUSE: Final = 10.0
-_LONGEST_PAUSE: Final = 300.0
 
 
 class PodPlayer:
@@ -41,7 +38,7 @@ class PodPlayer:
         self._woken = asyncio.Event()
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._phase, self._reason, self._message = "Pending", "", ""
+        self._phase = "Pending"
         self._initialized = False
         self._began_at = store.timestamp()
         self._conditions: dict[str, dict[str, Any]] = {}
@@ -51,7 +48,7 @@ class PodPlayer:
     def _container(self, spec: Object, kind: Kind) -> Container:
         if kind == "init" and spec.get("restartPolicy") == "Always":
             kind = "sidecar"
-        return Container(spec, kind, changed=self._report, timestamp=self._store.timestamp, grace=self.grace)
+        return Container(spec, kind, changed=self._report, timestamp=self._store.timestamp)
 
     @property
     def containers(self) -> int:
@@ -67,8 +64,6 @@ class PodPlayer:
         if "deletionTimestamp" in metadata:
             self.stop(float(metadata.get("deletionGracePeriodSeconds", 0)))
             return
-        if pod["spec"].get("readinessGates"):
-            self._report()
         if metadata.get("annotations") != before["metadata"].get("annotations"):
             self.refresh()
 
@@ -105,8 +100,6 @@ class PodPlayer:
 
     async def play(self) -> None:
         """Run the pod until all its containers have ended."""
-        deadline = self._pod["spec"].get("activeDeadlineSeconds")
-        timer = asyncio.get_running_loop().call_later(float(deadline), self._run_out) if deadline else None
         self._condition("PodReadyToStartContainers", holds=True)
         for container in (*self._init, *(() if self._init else self._main)):
             container.wait_for("PodInitializing" if self._init and container not in self._init else "ContainerCreating")
@@ -118,12 +111,8 @@ class PodPlayer:
             for container in self._main:
                 container.cannot_start(str(error))
             self._kill_all()
-        finally:
-            if timer is not None:
-                timer.cancel()
         await self._stop_sidecars()
-        failed = self._reason or any(one.code != 0 for one in self._main)
-        self._phase = "Failed" if failed else "Succeeded"
+        self._phase = "Failed" if any(one.code != 0 for one in self._main) else "Succeeded"
         self._report()
         if self._kill is not None:
             self._kill.cancel()
@@ -131,11 +120,6 @@ class PodPlayer:
     def clean(self) -> None:
         """Delete the pod's own files; its logs are kept."""
         shutil.rmtree(self._surroundings.pod_folder(self._pod), ignore_errors=True)
-
-    def _run_out(self) -> None:
-        self._reason = "DeadlineExceeded"
-        self._message = "Pod was active on the node longer than the specified deadline"
-        self.stop(self.grace)
 
     async def _begin(self) -> bool:
         """Create the volumes and run the init containers; return whether the other containers can start."""
@@ -155,22 +139,6 @@ class PodPlayer:
         return True
 
     async def _run(self, container: Container) -> int:
-        """Run a container to its end, repeatedly if its own restart policy says so."""
-        pause = _FIRST_PAUSE
-        policy = container.spec.get("restartPolicy", "Never")
-        while True:
-            code = await self._run_once(container)
-            lives = any(one.code is None or one.runs for one in self._main)
-            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not lives)
-            if over or policy == "Never" or (policy == "OnFailure" and code == 0):
-                return code
-            container.begin_again()
-            container.wait_for("CrashLoopBackOff", f"back-off {pause:g}s restarting failed container={container.name}")
-            if await self._waits(pause):
-                return code
-            pause = min(_LONGEST_PAUSE, pause * 2)
-
-    async def _run_once(self, container: Container) -> int:
         prepared: list[Any] = []
 
         def prepare() -> None:
@@ -204,15 +172,6 @@ class PodPlayer:
         for container in self._init or self._main:
             container.wait_for("ContainerCreating", why)
 
-    async def _waits(self, seconds: float) -> bool:
-        """Wait; return whether the pod was stopped in the meantime."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return False
-        return True
-
     async def _stop_sidecars(self) -> None:
         """Stop the sidecars, the last first."""
         if not self._stopping.is_set():
@@ -232,7 +191,7 @@ class PodPlayer:
 
     # --- output
 
-    def log_of(self, container: str, *, previous: bool) -> ContainerLog:
+    def log_of(self, container: str) -> ContainerLog:
         everyone = {one.name: one for one in (*self._init, *self._main)}
         default = (self._pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
         name = container or default or (self._main[0].name if len(everyone) == 1 else "")
@@ -242,10 +201,8 @@ class PodPlayer:
             raise _bad(f"a container name must be specified for pod {pod}, choose one of: [{choices}]")
         if name not in everyone:
             raise _bad(f"container {name} is not valid for pod {pod}")
-        log = everyone[name].previous_log if previous else everyone[name].log
-        if log is None:
-            what = "previous terminated container" if previous else "container"
-            raise _bad(f'{what} "{name}" in pod "{pod}" does not have a log: it has not run')
+        if (log := everyone[name].log) is None:
+            raise _bad(f'container "{name}" in pod "{pod}" does not have a log: it has not run')
         return log
 
     def _lookup(self, plural: str, name: str) -> Object | None:
@@ -265,7 +222,7 @@ class PodPlayer:
         if found is None or found["metadata"]["uid"] != self.uid:
             return
         generation = self._pod["metadata"].get("generation", 0)
-        self._set_conditions(found)
+        self._set_conditions()
         told = {
             "phase": self._phase,
             "observedGeneration": generation,
@@ -273,29 +230,26 @@ class PodPlayer:
             "hostIP": HOST,
             "podIP": HOST,
             "podIPs": [{"ip": HOST}],
-            LOCAL_PORTS: self._surroundings.local_ports(self._pod),
             "conditions": [
                 *({**one, "observedGeneration": generation} for one in self._conditions.values()),
                 *(one for one in found["status"].get("conditions") or () if one["type"] not in self._conditions),
             ],
             "containerStatuses": [one.status() for one in self._main],
             **({"initContainerStatuses": [one.status() for one in self._init]} if self._init else {}),
-            **({"reason": self._reason, "message": self._message} if self._reason else {}),
         }
         try:
             self._store.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
         except Refusal as refusal:
             _log.warning("the status of pod %s/%s is rejected: %s", *self.name, refusal)
 
-    def _set_conditions(self, found: Object) -> None:
+    def _set_conditions(self) -> None:
         ended = self._phase in ("Succeeded", "Failed")
         unready = [one.name for one in self._main if not one.ready]
         why = "PodCompleted" if self._phase == "Succeeded" else "PodFailed" if ended else "ContainersNotReady"
         words = "" if ended else f"containers with unready status: [{' '.join(unready)}]"
         self._condition("Initialized", holds=self._initialized)
-        for kind, gates in (("ContainersReady", ()), ("Ready", self._pod["spec"].get("readinessGates") or ())):
-            met = {one["type"] for one in found["status"].get("conditions") or () if one["status"] == "True"}
-            holds = not unready and not ended and all(gate["conditionType"] in met for gate in gates)
+        holds = not unready and not ended
+        for kind in ("ContainersReady", "Ready"):
             self._condition(kind, holds=holds, reason="" if holds else why, message="" if holds else words)
 
 

@@ -53,11 +53,7 @@ def run(options: Options) -> int:
     try:
         with session.begin(options.name) as own:
             _log_to(own.folder / "operator.log")
-            ports = Ports(session.ports())
-            try:
-                return asyncio.run(_Run(options, own, ports).play())
-            finally:
-                ports.release()
+            return asyncio.run(_Run(options, own).play())
     except OSError as error:
         raise TFClusterError(
             f"the run cannot continue: {error}",
@@ -80,10 +76,10 @@ def _log_to(path: Path) -> None:
 class _Run:
     """One run."""
 
-    def __init__(self, options: Options, own: session.Session, ports: Ports) -> None:
+    def __init__(self, options: Options, own: session.Session) -> None:
         self._options = options
         self._session = own
-        self._addresses = Addresses(ports)
+        self._addresses = Addresses(Ports())
         self._names = [one["metadata"]["name"] for one in options.clusters]
         self._story = Story(
             self._names,
@@ -143,11 +139,6 @@ class _Run:
             story.say(f"not supported locally, ignored: {', '.join(left)}")
         for one in options.mapped:
             story.say(f"{one.there} is {one.here}")
-        lacking: dict[str, str] = {}
-        for path in manifest.image_paths(options.clusters, [one.there for one in options.mapped]):
-            lacking.setdefault(path.rpartition("/")[0] or path, path)
-        for folder, path in lacking.items():
-            story.say(f"{path} is in the image alone; if it is here, add --map {folder}=FOLDER", colour="yellow")
         for claim in self._session.claims:
             story.say(f"volume {claim.name} has files of an earlier run: {claim}")
         only = "" if len(session.running()) == 1 else f" --session {self._session.name}"

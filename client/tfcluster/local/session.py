@@ -27,8 +27,6 @@ _LOCK: Final = "lock"
 _PATIENCE: Final = 1.0
 #: The files of PersistentVolumeClaims, by namespace and name; they outlive their run.
 CLAIMS: Final = "claims"
-#: The locks of ports that the runs of one user hold.
-_PORTS: Final = ".ports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +58,8 @@ class Session:
 
 
 def states() -> Path:
-    try:
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    except RuntimeError as error:
-        raise TFClusterError(
-            "no home folder found for the state of runs",
-            hint="Set XDG_STATE_HOME to a folder that you can write to.",
-        ) from error
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state).absolute() / "tfcluster" / "local"
-
-
-def ports() -> Path:
-    return states() / _PORTS
 
 
 def running() -> list[Session]:
@@ -149,20 +137,7 @@ def kubeconfig_of(name: str | None) -> Path:
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
         raise UnreachableError(f"several run here: {names}", hint="Choose one with --session NAME.")
-    pid = found[0].about().get("pid")
-    if _is_stopped(pid):
-        raise UnreachableError(
-            f"the run {found[0].name} is stopped, as by Ctrl-Z",
-            hint=f"Let it continue with `fg` or `kill -CONT {pid}`.",
-        )
     return found[0].kubeconfig
-
-
-def _is_stopped(pid: object) -> bool:
-    """Return whether a process is stopped (SIGSTOP); False on systems without /proc."""
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
-    return False
 
 
 def _is_locked(path: Path) -> bool:

@@ -33,6 +33,8 @@ _SILENT: Final = (
     reasons.DEADLINE_EXCEEDED,
 )
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
+#: How Python reports that its program does not exist.
+_NO_FILE: Final = re.compile(rb"can't open file '(?P<folder>.+)/[^/']+': \[Errno 2\]")
 #: A back-off below this, in seconds, is not reported.
 _SHORTEST_PAUSE: Final = 0.5
 
@@ -77,12 +79,12 @@ class Story:
         except BrokenPipeError:
             self._quiet = True
             self._broken()
-        except OSError as error:
-            self._quiet = True
-            self.once(f"standard output cannot be written: {error.strerror}; `tfcluster logs --local` has the lines")
         if missing := _MISSING.search(text):
             module = (missing["module"] or missing["own"]).decode()
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
+        if lacking := _NO_FILE.search(text):
+            folder = lacking["folder"].decode("utf-8", "replace")
+            self.once(f"{folder} is in the image alone; if it is here, add --map {folder}=FOLDER")
 
     def say(self, words: str, *, colour: str | None = None) -> None:
         if not self._silent:
@@ -141,9 +143,8 @@ class Story:
         status = pod["status"]
         statuses = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
         for one in statuses if len(statuses) > 1 else ():
-            ended = (one["state"] if "terminated" in one["state"] else one["lastState"]).get("terminated") or {}
-            told = one["restartCount"] - ("terminated" not in one["state"])
-            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"], told):
+            ended = one["state"].get("terminated") or {}
+            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"]):
                 self.say(f"{task}/{one['name']} {_how(ended)}", colour="red")
 
     def _tell_restarts(self, body: Object) -> None:

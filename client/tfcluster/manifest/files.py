@@ -19,8 +19,6 @@ Where = Sequence[str | int]
 STDIN: Final = "-"
 _SHOWN_STDIN: Final = "standard input"
 _ENDINGS: Final = (".json", ".yaml", ".yml")
-#: The API server takes 3 MiB an object.
-_MOST_BYTES: Final = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,6 @@ def read(paths: Sequence[str | Path]) -> Manifests:
             found += _documents(source, text, problems)
     if problems:
         raise ManifestError("the manifest cannot be read:", problems)
-    if twice := [*_twice(found)]:
-        raise ManifestError("an object occurs twice in the input: take one out, or give it another name", twice)
     clusters = tuple(one for one in found if _is_cluster(one))
     return Manifests(clusters, tuple(one for one in found if not _is_cluster(one)))
 
@@ -99,20 +95,6 @@ def read_clusters(paths: Sequence[str | Path]) -> Manifests:
     if not found.clusters:
         raise _no_cluster(found.others)
     return found
-
-
-def _twice(manifests: Sequence[Manifest]) -> Iterator[str]:
-    seen: dict[tuple[str, ...], Manifest] = {}
-    for one in manifests:
-        about = one.body.get("metadata")
-        if not (isinstance(about, Mapping) and _text(about.get("name"))):
-            continue
-        # The versions of one group serve the same objects.
-        group, slash, _ = _text(one.body.get("apiVersion")).rpartition("/")
-        first = seen.setdefault((group + slash, one.kind, one.namespace or "", one.name), one)
-        if first is not one:
-            where = f" in namespace {one.namespace}" if one.namespace else ""
-            yield f"{one.place()}: {one.kind} {one.name}{where} is at {first.place()} already"
 
 
 def _is_cluster(manifest: Manifest) -> bool:
@@ -148,12 +130,7 @@ def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]
         if not files:
             problems.append(f"{path}: no file in this folder ends in {', '.join(_ENDINGS)}")
         for file in files:
-            with file.open("rb") as stream:
-                text = stream.read(_MOST_BYTES + 1)
-            if len(text) > _MOST_BYTES:
-                problems.append(f"{file}: it is larger than {_MOST_BYTES >> 20} MiB, too large for a manifest")
-            else:
-                yield str(file), text
+            yield str(file), file.read_bytes()
     except OSError as error:
         problems.append(f"{error.filename or path}: {error.strerror or error}")
 

@@ -7,16 +7,16 @@ API server's default counts. docs/reference/api.md explains each field.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypedDict
 
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.fields import PATH, misfits, spelt, to_api
+from tfcluster.manifest.fields import PATH, check, spelt, to_api
 from tfcluster.manifest.yaml import write
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
@@ -46,16 +46,37 @@ class TaskContainer:
     """
 
     image: str | None = field(default=None, metadata=_NOWHERE)
-    command: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
-    args: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
-    env: Mapping[str, str | float | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
-    cpu: str | float | None = field(default=None, metadata=_NOWHERE)
+    command: str | Sequence[str | int | float] | None = field(default=None, metadata=_NOWHERE)
+    args: str | Sequence[str | int | float] | None = field(default=None, metadata=_NOWHERE)
+    env: Mapping[str, str | int | float | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
+    cpu: str | int | float | None = field(default=None, metadata=_NOWHERE)
     memory: str | int | None = field(default=None, metadata=_NOWHERE)
     gpus: int | None = field(default=None, metadata=_NOWHERE)
     gpu_resource: str = field(default="nvidia.com/gpu", metadata=_NOWHERE)
     resources: Mapping[str, Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
     volumes: Mapping[str, str | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
     template: Mapping[str, Any] | None = None
+
+
+class _Container(TypedDict, total=False):
+    """The fields of a container that a job extends."""
+
+    env: Sequence[Mapping[str, Any]] | None
+    volumeMounts: Sequence[Mapping[str, Any]] | None
+    resources: Mapping[str, Any] | None
+
+
+class _Pod(TypedDict, total=False):
+    """The fields of a pod that a job extends."""
+
+    containers: Sequence[_Container] | None
+    volumes: Sequence[Mapping[str, Any]] | None
+
+
+class _Template(TypedDict, total=False):
+    """A template that a job extends."""
+
+    spec: _Pod | None
 
 
 def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
@@ -65,7 +86,7 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
         ManifestError: the image is missing, or the template is not a valid pod template.
     """
     template: Object = spelt(job.template or {})
-    _check_shape(template, where)
+    check(template, _Template, f"{where}: this is not a pod template")
     spec = template["spec"] = template.get("spec") or {}
     containers = spec["containers"] = spec.get("containers") or [{"name": MAIN_CONTAINER}]
     main = next((one for one in containers if one.get("name") == MAIN_CONTAINER), containers[0])
@@ -84,22 +105,6 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
         main["resources"] = resources
     _mount(job.volumes or {}, spec, main)
     return template
-
-
-def _check_shape(template: Object, where: str) -> None:
-    """Reject a template whose fields do not have the expected types."""
-    spec = template.get("spec") or {}
-    objects = Sequence[Mapping[str, Any]] | None
-    problems = [*misfits(spec, Mapping[str, Any], "template.spec")]
-    for key in ("containers", "volumes") if not problems else ():
-        problems += misfits(spec.get(key), objects, f"template.spec.{key}")
-    for index, one in enumerate(spec.get("containers") or ()) if not problems else ():
-        at = f"template.spec.containers[{index}]"
-        problems += misfits(one.get("env"), objects, f"{at}.env")
-        problems += misfits(one.get("volumeMounts"), objects, f"{at}.volumeMounts")
-        problems += misfits(one.get("resources"), Mapping[str, Any] | None, f"{at}.resources")
-    if problems:
-        raise ManifestError(f"{where}: this is not a pod template:", problems)
 
 
 def _split(words: str, where: str) -> list[str]:
@@ -323,28 +328,21 @@ class TFCluster:
         Raises:
             ManifestError: a value has another type than declared, or a job is declared twice or lacks an image.
         """
-        jobs = self.all_jobs()
-        about = {"namespace": self.namespace, "labels": self.labels, "annotations": self.annotations}
-        found = {key: copy.deepcopy(value) for key, value in about.items() if value is not None}
+        own: Self = check(dataclasses.asdict(self), type(self), f"{naming.KIND} {self.name} cannot be declared so")
+        about = {"namespace": own.namespace, "labels": own.labels, "annotations": own.annotations}
+        found = {key: value for key, value in about.items() if value is not None}
         return {
             "apiVersion": naming.API_VERSION,
             "kind": naming.KIND,
-            "metadata": {"name": self.name, **found},
-            "spec": {**to_api(self), "jobs": {name: self._job(name, job) for name, job in jobs.items()}},
+            "metadata": {"name": own.name, **found},
+            "spec": {**to_api(own), "jobs": {name: own._job(name, job) for name, job in own._all_jobs().items()}},
         }
 
     def to_yaml(self) -> str:
         """Return it as YAML, for ``tfcluster apply -f`` or a repository."""
         return write(self.to_manifest())
 
-    def all_jobs(self) -> dict[str, Job]:
-        """Give every job by its name.
-
-        Raises:
-            ManifestError: a value has another type than declared, or a job is named twice.
-        """
-        if problems := [*misfits(self, type(self))]:
-            raise ManifestError(f"{naming.KIND} {self.name} cannot be declared so:", problems)
+    def _all_jobs(self) -> dict[str, Job]:
         given = {CHIEF: self.chief, WORKER: self.workers, "ps": self.ps, EVALUATOR: self.evaluator}
         named: dict[str, Job | int] = {name: job for name, job in given.items() if job is not None}
         if twice := sorted({*named} & {*(self.jobs or {})}):
@@ -360,3 +358,15 @@ class TFCluster:
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)
+
+
+def manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
+    """Return the manifest of a TFCluster, or a copy of a manifest; raises ManifestError if it is not valid JSON."""
+    if isinstance(cluster, TFCluster):
+        return cluster.to_manifest()
+    try:
+        body = json.loads(json.dumps(cluster))
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"this is not a manifest: {error}") from error
+    found: Object = check(body, dict[str, Any], "this is not a manifest")
+    return found

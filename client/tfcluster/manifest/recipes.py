@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.python import Isolation, Job, TFCluster
+from tfcluster.manifest.python import Job, TFCluster
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, WORKER
+from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
 Object = dict[str, Any]
 
@@ -44,8 +44,6 @@ class Recipe:
     namespace: str | None = None
     workers: int = 1
     ps: int = 0
-    chief: bool | None = None
-    evaluator: bool = False
     max_workers: int | None = None
     program: Program | None = None
     command: Sequence[str] = ()
@@ -56,18 +54,6 @@ class Recipe:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Mount paths, each with the source of its volume.
     mounts: Sequence[tuple[str, Mapping[str, Any]]] = ()
-    isolation: bool = False
-    port: int | None = None
-    restart_policy: str | None = None
-
-    @property
-    def has_chief(self) -> bool:
-        return self.ps > 0 if self.chief is None else self.chief
-
-    @property
-    def driven(self) -> bool:
-        """Whether a chief drives workers and parameter servers, so that these only run TensorFlow's server."""
-        return self.has_chief and self.ps > 0
 
     @property
     def config_map(self) -> str:
@@ -78,27 +64,10 @@ class Recipe:
         return f"{self.name}-program-{hashlib.sha256(told).hexdigest()[:10]}"
 
 
-#: The comments of a manifest, by the field or the job.
-Comments = Mapping[str, str]
-
-
-def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
+def manifest_of(recipe: Recipe) -> Object:
     _check(recipe)
-    comments: dict[str, str] = {}
-    isolation = None
-    if recipe.isolation:
-        # Equal workers all see each other, and then the filters would not separate any tasks.
-        isolation = Isolation(mode="DeviceFilters" if recipe.driven else "Cluster")
-        comments["isolation"] = "Only tasks that see each other reach each other, where the network enforces it."
-    cluster = TFCluster(
-        recipe.name,
-        recipe.image,
-        namespace=recipe.namespace,
-        port=recipe.port,
-        isolation=isolation,
-        jobs=_jobs(recipe, comments),
-    )
-    return cluster.to_manifest(), comments
+    cluster = TFCluster(recipe.name, recipe.image, namespace=recipe.namespace, jobs=_jobs(recipe))
+    return cluster.to_manifest()
 
 
 def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Object | None:
@@ -129,8 +98,8 @@ def _check(recipe: Recipe) -> None:
             f"{recipe.program.file} has {size:,} bytes, more than the {LARGEST_PROGRAM:,} that fit into a ConfigMap: "
             "put it into the image, or on a volume with --data, and give the command after --"
         )
-    if not recipe.workers and not recipe.has_chief:
-        found.append("no worker or chief runs the program: use --workers 1 or more")
+    if not recipe.workers and not recipe.ps:
+        found.append("no worker runs the program: use --workers 1 or more")
     if recipe.max_workers is not None and recipe.max_workers < recipe.workers:
         found.append(f"--max-workers {recipe.max_workers} is below --workers {recipe.workers}")
     paths = [path for path, _ in recipe.mounts] + ([] if recipe.program is None else [PROGRAM_FOLDER])
@@ -139,41 +108,17 @@ def _check(recipe: Recipe) -> None:
         raise ManifestError(f"the options of {recipe.name} are invalid:", found)
 
 
-def _jobs(recipe: Recipe, comments: dict[str, str]) -> dict[str, Job]:
-    jobs: dict[str, Job] = {}
-    policy, driven = recipe.restart_policy, recipe.driven
-    # Equal tasks cannot continue without one of them, so they restart together, if they restart at all.
-    runs: dict[str, Any] = {
-        "restart_policy": policy,
-        "restart_scope": None if driven or policy == "Never" else "Cluster",
+def _jobs(recipe: Recipe) -> dict[str, Job]:
+    numbers: dict[str, Any] = {"replicas": recipe.workers, "max_replicas": recipe.max_workers}
+    if not recipe.ps:
+        # Equal tasks cannot continue without one of them, so they restart together.
+        return {WORKER: _job(recipe, gpus=recipe.gpus, restart_scope="Cluster", **numbers)}
+    of_worker, of_ps = ([f"/job:{job}", f"/job:{CHIEF}"] for job in (PS, WORKER))
+    return {
+        CHIEF: _job(recipe),
+        WORKER: _job(recipe, program=False, gpus=recipe.gpus, device_filters=of_worker, **numbers),
+        PS: _job(recipe, program=False, replicas=recipe.ps, device_filters=of_ps),
     }
-    serves = {"program": False} if driven else runs
-    if recipe.has_chief:
-        jobs[CHIEF] = _job(recipe, gpus=0 if driven else recipe.gpus, **runs)
-        comments[CHIEF] = (
-            "The chief runs the program and drives the others. The cluster succeeds when it completes."
-            if driven
-            else "The chief is the first of the workers. The cluster succeeds when it completes."
-        )
-    if recipe.workers or driven:
-        filters = [f"/job:{PS}", f"/job:{CHIEF}"] if driven else None
-        numbers: dict[str, Any] = {"replicas": recipe.workers, "max_replicas": recipe.max_workers}
-        jobs[WORKER] = _job(recipe, gpus=recipe.gpus, device_filters=filters, **numbers, **serves)
-    comments[WORKER] = (
-        "Workers see the ps and the chief, and not each other. They run TensorFlow's server (taskServer)."
-        if driven
-        else "Every task runs the program and sees the others. If one fails, all restart together."
-    )
-    if recipe.ps:
-        filters = [f"/job:{WORKER}", f"/job:{CHIEF}"] if driven else None
-        jobs[PS] = _job(recipe, replicas=recipe.ps, device_filters=filters, **serves)
-        comments[PS] = "Parameter servers hold the variables."
-    if recipe.evaluator:
-        jobs[EVALUATOR] = _job(recipe, restart_policy=policy)
-        comments[EVALUATOR] = "The evaluator runs the same program; TFClusterResolver().task_type tells it what it is."
-    if not recipe.mounts:
-        comments["volumes"] = "No file survives its pod. For checkpoints, mount a volume: --data CLAIM:/checkpoints."
-    return jobs
 
 
 def _job(recipe: Recipe, *, program: bool = True, gpus: int = 0, **fields: Any) -> Job:

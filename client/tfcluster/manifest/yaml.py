@@ -11,16 +11,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 Object = dict[str, Any]
-
-#: Aliases must not expand a file far beyond the limit of the API server.
-_MOST_VALUES: Final = 1_000_000
-_DEEPEST: Final = 200
-_TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
 
 
 class ProblemError(Exception):
@@ -58,45 +53,26 @@ class Document(NamedTuple):
 
 def documents(text: bytes) -> list[Document]:
     """Read the documents of a text; raises ProblemError if it is neither YAML nor JSON."""
-    return _json_documents(text) or list(_yaml_documents(text))
+    try:
+        return _json_documents(text) or list(_yaml_documents(text))
+    except RecursionError as error:
+        raise ProblemError(1, "it is nested too deep") from error
 
 
 def _json_documents(text: bytes) -> list[Document]:
     """Return the successive objects of a JSON file; empty if it is not JSON, but might be YAML."""
     if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return []
+    decoder, found, at = json.JSONDecoder(), [], 0
     try:
         whole = text.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        while rest := whole[at:].lstrip():
+            begin = len(whole) - len(rest)
+            body, at = decoder.raw_decode(whole, begin)
+            found.append(Document(body, whole.count("\n", 0, begin) + 1))
+    except ValueError:
         return []
-    decoder = json.JSONDecoder(object_pairs_hook=_json_object, parse_constant=_no_constant)
-    found, at = [], 0
-    while rest := whole[at:].lstrip():
-        at = len(whole) - len(rest)
-        line = whole.count("\n", 0, at) + 1
-        try:
-            body, at = decoder.raw_decode(whole, at)
-        except json.JSONDecodeError:
-            return []
-        except ValueError as error:
-            raise ProblemError(line, str(error)) from error
-        except RecursionError as error:
-            raise ProblemError(line, _TOO_DEEP) from error
-        found.append(Document(body, line))
     return found
-
-
-def _json_object(pairs: list[tuple[str, Any]]) -> Object:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f'the key "{twice}" stands twice in one object: take one out')
-    return made
-
-
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not a number in JSON")
 
 
 # --- YAML
@@ -137,12 +113,10 @@ for _tag, _pattern, _first in (
 
 def _yaml_documents(text: bytes) -> Iterator[Document]:
     try:
-        _check_depth(text)
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            reader = _Reader(loader)
-            body = reader.value(node)
+            body = _Reader(loader).value(node)
             # kubectl skips empty documents: a comment before the first "---" is one.
             if body is not None:
                 yield Document(body, _line(node), node)
@@ -153,20 +127,6 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
         raise ProblemError(1, f"it is not UTF-8 text: {error.reason}") from error
     except yaml.YAMLError as error:
         raise ProblemError(1, f"it is not YAML: {error}") from error
-    except RecursionError as error:
-        raise ProblemError(1, _TOO_DEEP) from error
-
-
-def _check_depth(text: bytes) -> None:
-    # Libyaml's composer would crash the process: it is recursive without a limit.
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                raise ProblemError(_line(event), _TOO_DEEP)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _words_of(error: yaml.MarkedYAMLError) -> str:
@@ -181,34 +141,20 @@ class _Reader:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        #: The value of each anchor, and how many values it contains.
-        self._made: dict[int, tuple[Any, int]] = {}
-        self._around: set[int] = set()
+        #: The value of each node: an alias is the node that it names.
+        self._read: dict[int, Any] = {}
 
     def value(self, node: yaml.Node) -> Any:
-        return self._value(node)[0]
+        if id(node) not in self._read:
+            if isinstance(node, yaml.MappingNode):
+                self._read[id(node)] = self._mapping(node)
+            elif isinstance(node, yaml.SequenceNode):
+                self._read[id(node)] = [self.value(one) for one in node.value]
+            else:
+                self._read[id(node)] = self._scalar(node)
+        return self._read[id(node)]
 
-    def _value(self, node: yaml.Node) -> tuple[Any, int]:
-        if (known := self._made.get(id(node))) is not None:
-            return known
-        if id(node) in self._around:
-            raise _problem(node, "an alias stands inside of what it names")
-        self._around.add(id(node))
-        made: tuple[Any, int]
-        if isinstance(node, yaml.MappingNode):
-            made = self._mapping(node)
-        elif isinstance(node, yaml.SequenceNode):
-            inner = [self._value(one) for one in node.value]
-            made = [value for value, _ in inner], 1 + sum(size for _, size in inner)
-        else:
-            made = self._scalar(node), 1
-        if made[1] > _MOST_VALUES:
-            raise _problem(node, f"aliases make more than {_MOST_VALUES:,} values of it")
-        self._around.discard(id(node))
-        self._made[id(node)] = made
-        return made
-
-    def _mapping(self, node: yaml.MappingNode) -> tuple[Object, int]:
+    def _mapping(self, node: yaml.MappingNode) -> Object:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
@@ -218,8 +164,7 @@ class _Reader:
                 raise _problem(key, f'the key "{name}" stands twice in one object: take one out')
             seen.add(name)
         self._loader.flatten_mapping(node)
-        inner = {self._key(key): self._value(value) for key, value in node.value}
-        return {key: value for key, (value, _) in inner.items()}, 1 + sum(size for _, size in inner.values())
+        return {self._key(key): self.value(value) for key, value in node.value}
 
     def _key(self, node: yaml.Node) -> str:
         value = self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
@@ -247,7 +192,7 @@ def _problem(node: yaml.Node, words: str) -> ProblemError:
     return ProblemError(_line(node), words)
 
 
-def _line(marked: yaml.Node | yaml.Event) -> int:
+def _line(marked: yaml.Node) -> int:
     return marked.start_mark.line + 1 if marked.start_mark else 1
 
 

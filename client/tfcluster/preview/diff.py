@@ -1,4 +1,4 @@
-"""Compare a manifest with a running TFCluster: its effect on fields, pods and other objects."""
+"""Compare a manifest with a running TFCluster: its effect on fields and pods."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any, Final, Literal
 
 from tfcluster.errors import ConflictError, RefusedError
 from tfcluster.kube.api import (
-    CONFIG_MAPS,
-    NETWORK_POLICIES,
     PODS,
-    SERVICES,
     TFCLUSTERS,
     WORKLOADS,
     KubernetesApi,
@@ -28,13 +25,10 @@ from tfcluster_operator.declaration.edited import edited_field
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import Job, TFCluster
-from tfcluster_operator.life.gangs import gangs_of
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.rollout import rollout_of
 from tfcluster_operator.life.roster import Roster, Stage, call_roll
 from tfcluster_operator.life.views import JobViews, views_of
-from tfcluster_operator.objects import disruption_budget, service
-from tfcluster_operator.objects.base import digest_of
 from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
 
@@ -197,15 +191,6 @@ _OF_TOOLS: Final = "kubectl.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectChange:
-    """An object other than a pod or a ConfigMap of views that is created, changed or deleted."""
-
-    what: str
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Edit:
     """The effect of applying a manifest."""
 
@@ -215,7 +200,6 @@ class Edit:
     notes: tuple[str, ...]
     fields: tuple[FieldChange, ...]
     pods: tuple[PodChange, ...]
-    objects: tuple[ObjectChange, ...]
 
     @property
     def differs(self) -> bool:
@@ -253,7 +237,6 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
         notes=tuple(notes),
         fields=fields,
         pods=() if asleep or (live is not None and not fields) else tuple(pod_changes(before, after, known)),
-        objects=() if asleep else tuple(_objects(before, after)),
     )
 
 
@@ -278,15 +261,10 @@ def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *
             notes.append(f"{words}, so what becomes of them is not shown in full")
             return []
 
-    found = {
-        "Service": listed(SERVICES),
-        "ConfigMap": listed(CONFIG_MAPS),
-        "NetworkPolicy": listed(NETWORK_POLICIES),
-        "Workload": listed(WORKLOADS) if queued else [],
-    }
+    workloads = read_objects("Workload", listed(WORKLOADS)) if queued else {}
     lacking = unread.get(WORKLOADS.plural)
     return Observed(
-        objects={kind: read_objects(kind, bodies) for kind, bodies in found.items()},
+        objects={"Workload": workloads},
         pods=observe_pods(listed(PODS), time.time()),
         lacking={"Workload": lacking} if lacking else {},
     )
@@ -331,33 +309,3 @@ def _too_large(wanted: tuple[JobViews, ...]) -> Iterator[str]:
     for views in wanted:
         if views.too_large:
             yield f"the views of {views.job.name} take {views.size:,} bytes, more than a ConfigMap holds"
-
-
-def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
-    had = {} if before is None else _digests(before)
-    for kind, wanted in _digests(after).items():
-        old = had.get(kind, {})
-        for name in sorted({*old, *wanted}):
-            if old.get(name) != wanted.get(name):
-                what = "delete" if name not in wanted else "change" if name in old else "create"
-                yield ObjectChange(what, kind, name)
-
-
-def _digests(roster: Roster) -> dict[str, dict[str, str]]:
-    """Return a digest of each object of a TFCluster except its pods, by kind and name."""
-    cluster = roster.cluster
-    gangs = gangs_of(roster, ledger.read(cluster.status)).values()
-    # An edit of an existing gang takes effect only at its next start.
-    groups = [gang.name for gang in gangs if gang.existing is not None or not gang.placed]
-    return {
-        "Service": {naming.service_name(cluster.name): str(service.build(cluster)["spec"])},
-        "NetworkPolicy": {policy.name: policy.digest for policy in roster.policies},
-        "PodDisruptionBudget": {
-            naming.budget_name(cluster.name, job.name): digest_of(
-                disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
-            )
-            for job in disruption_budget.protected_jobs(cluster)
-        },
-        "PodGroup": dict.fromkeys(groups, ""),
-        "ConfigMap": dict.fromkeys((naming.view_name(cluster.name, job.name) for job in cluster.jobs), ""),
-    }

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
-from tfcluster.errors import ManifestError
-from tfcluster.tasks import listed, read
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import JobRecord, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.views import JobViews, views_of
-from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.workload import build as build_workload
 from tfcluster_operator.plan.actions import Create
@@ -44,7 +40,6 @@ class Rendered:
     """The objects that the operator would create for a TFCluster."""
 
     objects: tuple[Object, ...]
-    resolver: str
     views: tuple[TaskView, ...]
     notes: tuple[str, ...]
 
@@ -52,15 +47,14 @@ class Rendered:
 def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
     """Compute the objects that the operator would create for a new TFCluster."""
     # The objects are the same if the pods have to wait for something, so waits are ignored.
-    at_once, archive = replace(cluster, suspend=False, status={}, deleting=False, queue=""), read_archive()
-    roster = call_roll(at_once, Observed(), resolver=archive.delivered_to(cluster))
+    at_once = replace(cluster, suspend=False, status={}, deleting=False, queue="")
+    roster = call_roll(at_once, Observed(), resolver=read_archive().delivered_to(cluster))
     wanted = views_of(roster).of_jobs
-    copy = partial(resolver_copy.build, cluster.namespace, archive)
-    objects = [*_claims(cluster), *((one.build or copy)() for one in _creations(roster, wanted))]
+    # An action without an object creates the copy of the resolver, which all clusters of a namespace share.
+    objects = [*_claims(cluster), *(one.build() for one in _creations(roster, wanted) if one.build is not None)]
     objects.sort(key=lambda one: _KINDS.index(one["kind"]))
     return Rendered(
         objects=tuple(objects),
-        resolver=roster.resolver,
         views=tuple(task_views(wanted)),
         notes=tuple(_notes(cluster, managed_by, wanted)),
     )
@@ -123,16 +117,3 @@ def _notes(cluster: TFCluster, managed_by: str | None, wanted: tuple[JobViews, .
                 f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap can store; "
                 "its pods are not created: declare device filters, or fewer tasks"
             )
-
-
-def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
-    """Keep only one task's pod and its view."""
-    jobs = {one.name: one.replicas for one in cluster.jobs}
-    task = read(word, jobs)
-    if task is None or task.index >= jobs[task.job]:
-        raise ManifestError(f"{cluster.name} declares no task {word}", hint=f"It has {listed(jobs)}.")
-    job, index = task.job, task.index
-    name = naming.pod_name(cluster.name, job, index)
-    pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
-    views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)
-    return replace(rendered, objects=tuple(pods), views=tuple(views))

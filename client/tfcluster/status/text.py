@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -16,8 +16,6 @@ from tfcluster.status.picture import BAD, GOOD, Devices, JobPicture, Picture, Ta
 from tfcluster.terminal import clean, count
 
 _BETWEEN: Final = "   "
-#: The last column has sentences and is narrowed to this width before other columns are dropped.
-_LEAST_OF_THE_LAST: Final = 24
 _NARROWEST: Final = 10
 
 
@@ -39,15 +37,11 @@ def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
     return [Text.assemble(indent, line) for line in lines]
 
 
-def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper, *, can_go: Iterable[str] = ()) -> list[Text]:
-    """Align cells in columns; if the paper is too narrow, columns are dropped, and then lines are cut."""
+def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper) -> list[Text]:
+    """Align cells in columns without the empty ones, and cut lines to the width of the paper."""
     table = [list(row) for row in rows if not isinstance(row, Text)]
     used = [at for at in range(len(table[0])) if at == 0 or any(row[at].plain for row in table[1:])]
-    going = list(can_go)
-    while paper.width is not None and _needed(table, used) > paper.width and going:
-        title = going.pop(0)
-        used = [at for at in used if table[0][at].plain != title]
-    widths = _widths(table, used)
+    widths = [max(cell_len(row[at].plain) for row in table) for at in used]
     lines = []
     for row in rows:
         line = row.copy() if isinstance(row, Text) else _in_columns(row, used, widths)
@@ -64,15 +58,6 @@ def _in_columns(row: Sequence[Text], used: Sequence[int], widths: Sequence[int])
         line.append(" " * (width - cell_len(row[at].plain)) + _BETWEEN)
     line.rstrip()
     return line
-
-
-def _widths(table: Sequence[Sequence[Text]], used: Sequence[int]) -> list[int]:
-    return [max(cell_len(row[at].plain) for row in table) for at in used]
-
-
-def _needed(table: Sequence[Sequence[Text]], used: Sequence[int]) -> int:
-    *others, last = _widths(table, used)
-    return sum(others) + len(_BETWEEN) * len(others) + min(last, _LEAST_OF_THE_LAST)
 
 
 #: Tasks beyond this many are folded where they are neighbours and alike.
@@ -94,9 +79,7 @@ _GUIDES: Final = {
     (False, False): ("|- ", "|  "),
     (False, True): ("`- ", "   "),
 }
-#: The columns of tasks, and those that are dropped on a narrow terminal, in that order.
 _TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", "VIEW")
-_DISPENSABLE: Final = ("POD", "AGE", "NODE", "RESTARTS", "DEVICES", "VIEW")
 
 
 def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
@@ -116,7 +99,7 @@ def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespac
         rest = (one.ready, str(one.restarts), str(one.epoch), age(now - one.created), cause)
         state = Text(standing.state, style=style_of(standing.state))
         rows.append([*map(Text, names), state, *map(Text, rest)])
-    return columns(rows, paper, can_go=("EPOCH", "AGE", "RESTARTS", "READY"))
+    return columns(rows, paper)
 
 
 def age(seconds: float) -> str:
@@ -196,7 +179,7 @@ def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Tex
             rows.append(_cells(run, now, guide))
             below[len(rows) - 1] = stem, list(_words(run[0]))
     drawn: list[Text] = []
-    for number, line in enumerate(columns(rows, paper, can_go=_DISPENSABLE)):
+    for number, line in enumerate(columns(rows, paper)):
         if number == 0 and not line.plain:
             continue
         drawn.append(line)

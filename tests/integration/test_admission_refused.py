@@ -257,7 +257,6 @@ PLACES = [
         row(worker().spec(scheduling=scheduling), f"spec.scheduling{path}", remedy)
         for scheduling, path, remedy in [
             ({"colocate": {}}, ".colocate.topologyKey", "Required value"),
-            ({"colocate": {"topologyKey": ""}}, ".colocate.topologyKey", "at least 1 chars long"),
             ({"colocate": {"topologyKey": "a b"}}, ".colocate.topologyKey", "should match"),
             ({"colocate": {"topologyKey": ZONE, "jobs": ["p"]}}, ".colocate", '"p" is not a job that is declared'),
             ({"colocate": {"topologyKey": ZONE, "jobs": []}}, ".colocate.jobs", "should have at least 1 items"),

@@ -206,8 +206,7 @@ class TFClusterResolver:
             for change in cluster.watch():
                 print(change.epoch, change.added, change.removed)
 
-        A lost accelerator is not an epoch.  The iterator has a descriptor open until its ``close()``; it can be used in
-        a thread, by one thread at a time, and in a process that was forked.
+        A lost accelerator is not an epoch.  The iterator's ``close()`` ends it, also from another thread.
 
         Args:
             timeout: end after that many seconds without a new epoch, counted again for each epoch; 0 looks once, None
@@ -218,8 +217,8 @@ class TFClusterResolver:
         """
         timeout = _arguments.seconds_or_none(timeout, "timeout")
         live = self._live_again()
-        notice = live._source.notice()  # noqa: SLF001 - of the same class
-        return Watch(live.membership, self.membership(), notice, timeout, self._new_epoch)
+        interval = live._source.interval  # noqa: SLF001 - of the same class
+        return Watch(live.membership, self.membership(), interval, timeout, self._new_epoch)
 
     def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
         # The view's own tasks; the own one is put into each ClusterSpec, also when it is no longer declared.

@@ -46,6 +46,8 @@ def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.Vie
 class Seen:
     """A source whose view the test sets."""
 
+    interval = None
+
     def __init__(self, workers: Sequence[str] = ("w0:1",), epoch: int = 1) -> None:
         self.show(workers, epoch)
         self.looks = 0
@@ -58,9 +60,6 @@ class Seen:
         self.looks += 1
         self.on_look()
         return self._view
-
-    def notice(self) -> None:
-        return None
 
 
 def publish(folder: Path, view: contract.View | str) -> None:

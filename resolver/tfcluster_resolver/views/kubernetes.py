@@ -15,15 +15,12 @@ from typing import Any, Final
 
 from tfcluster_resolver import _arguments, contract, errors
 from tfcluster_resolver.views.file import parse
-from tfcluster_resolver.views.watch import PollingNotice
 
 _GROUP: Final = "tfcluster.dev"
 _VERSION: Final = "v1alpha1"
 _PLURAL: Final = "tfclusters"
 #: Seconds to reach the API server and, separately, to wait for its answer.
 _REQUEST_TIMEOUT: Final = (5.0, 15.0)
-#: Seconds between two looks of a watch.
-_POLL: Final = 1.0
 #: The API server allows these names.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 #: A pod finds its namespace here.
@@ -32,6 +29,9 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 class KubernetesViews:
     """The views of one TFCluster, read at each call; the arguments are those of ``from_kubernetes``."""
+
+    #: Seconds: that is enough for a notebook, and easy for the API server.
+    interval: Final = 1.0
 
     _api: Any
 
@@ -68,10 +68,6 @@ class KubernetesViews:
         if not views:
             raise self._no_views()
         return fullest(views)
-
-    def notice(self) -> PollingNotice:
-        """Look once a second: that is enough for a notebook, and easy for the API server."""
-        return PollingNotice(_POLL)
 
     def _owner(self, config_map: Any) -> Any:
         owners = config_map.metadata.owner_references or []

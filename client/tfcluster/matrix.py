@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from tfcluster.tasks import spell
+from tfcluster.visibility import Row, Sight, rows
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.views import whole_view
 from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.commands.matrix import Row, Sight, rows
 
 #: A cell: the row's tasks see all of the column's, or some of their devices or tasks, or none, or the network also
 #: blocks them, or both are the same task.

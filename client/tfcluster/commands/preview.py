@@ -239,24 +239,23 @@ def matrix_command(
 ) -> None:
     """Show which tasks see each other, by device filter and network policy.
 
-    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
+    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver show` prints what that task
     sees now.
     """
+    from tfcluster import visibility
     from tfcluster.matrix import grid_lines, grid_of, membership_of
-    from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
     cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
     membership = membership_of(cluster)
     if output != "table":
-        document = json.loads(matrix.as_json(membership, whole=True))
-        data({**document, "notes": [*_notes(cluster)]}, output)
+        data({**visibility.as_document(membership), "notes": [*_notes(cluster)]}, output)
         return
     grid = grid_of(membership, most=_MOST)
     if grid is not None:
         click.echo("\n".join(grid_lines(grid, fancy=console().encoding.startswith("utf"))) + "\n")
-    click.echo(matrix.as_text(membership, whole=True))
+    click.echo(visibility.as_text(membership))
     for note in _notes(cluster):
         click.echo(note)
 

@@ -12,11 +12,12 @@ from tfcluster_resolver import _arguments, accelerators, contract
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task, own_task
 from tfcluster_resolver.cluster_spec import ClusterSpec
-from tfcluster_resolver.device_filters import filters_by_task, read_filters
-from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, TFClusterError, ViewError
+from tfcluster_resolver.device_filters import read_filters
+from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, ViewError
 from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.kubernetes import KubernetesViews
 from tfcluster_resolver.views.watch import FrozenView, ViewSource, Watch
+from tfcluster_resolver.views.written import view_of
 
 if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
@@ -113,26 +114,7 @@ class TFClusterResolver:
         index to a list of filters (DeviceNameError if TensorFlow could not read one).  The
         accelerators are those that this process sees, for the given task, and none for any other.
         """
-        try:
-            jobs = ClusterSpec(ClusterSpec(cluster)).as_dict()  # twice: a copy has text for bytes
-            filters = filters_by_task(device_filters)
-        except TFClusterError:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:  # such as a number that is too long for a message
-            raise ArgumentValueError(str(error)) from error
-        view = contract.View(
-            name="",
-            namespace="",
-            uid="",
-            epoch=0,
-            rpc_layer=_arguments.text(rpc_layer, "rpc_layer"),
-            jobs={job: tuple(tasks) if isinstance(tasks, list) else tasks for job, tasks in jobs.items()},
-            device_filters={
-                job: tuple(contract.FilterRange(index, index + 1, texts) for index, texts in tasks.items() if texts)
-                for job, tasks in filters.items()
-            },
-        )
-        return cls(task_type, task_id, source=FrozenView(view))
+        return cls(task_type, task_id, source=FrozenView(view_of(cluster, rpc_layer, device_filters)))
 
     @classmethod
     def from_file(
@@ -268,10 +250,6 @@ class TFClusterResolver:
     def epoch(self) -> int:
         """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
         return self.membership().view.epoch
-
-    def own_task(self) -> Task | None:
-        """Return the task that this pod is, whatever task the resolver speaks for; None outside the cluster's pods."""
-        return self._own
 
     def membership(self) -> Membership:
         """Read the view as it is now: every answer of one epoch, as plain values."""

@@ -176,7 +176,6 @@ def exercise(resolver: TFClusterResolver, draw: Inputs) -> None:
     repr(resolver)
     ours(lambda: resolver.cluster_spec().as_dict())
     ours(resolver.device_filters)
-    ours(resolver.own_task)
     ours(lambda: list(resolver.watch(timeout=0)))
     named = draw.one([(), (draw.odd("worker", "ps", "chief"), draw.odd(0, 1, 3))])
     ours(resolver.master, *named)

@@ -1,4 +1,4 @@
-"""Random input for the resolver: views, environments, arguments, ClusterSpecs, responses of an API server.
+"""Random input for the resolver: views, environments, arguments, ClusterSpecs.
 
 For any input, the resolver must return or raise an error of its own. Each input is built from a seed and can be
 repeated alone: ``python -m support.resolver_fuzz SEED NUMBER``. It runs without TensorFlow, in a process with limited
@@ -20,13 +20,11 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, TFClusterResolver, contract
 from tfcluster_resolver.errors import TFClusterError
-from tfcluster_resolver.views.kubernetes import KubernetesViews
 
 #: Bytes of address space: enough for the libraries and a large view, not for more.
 MEMORY = 768 * 2**20
@@ -279,74 +277,7 @@ def fuzz_spec(draw: Inputs, folder: Path) -> None:
         exercise(resolver, draw)
 
 
-class Answers:
-    """The part of the official client that the resolver calls."""
-
-    def __init__(self, draw: Inputs) -> None:
-        self._draw = draw
-
-    def request(self, *_: Any, **__: Any) -> Any:
-        from kubernetes.client.rest import ApiException, RESTResponse
-
-        class Raw:
-            status, reason, headers = 200, "OK", {"Content-Type": "application/json"}
-            data = self.body()
-
-        draw = self._draw
-        if draw.random.random() < 0.1:
-            statuses = [400, 401, 403, 404, 410, 500, None]
-            raise draw.one([ApiException(status=draw.one(statuses), reason="no"), OSError("gone")])
-        response = RESTResponse(Raw)
-        response.read()
-        return response
-
-    def body(self) -> bytes:
-        draw = self._draw
-        made = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
-        kind = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster"}
-        owner = {**kind, "name": "c", "uid": "u", "controller": True}
-        text = draw.text().decode("utf-8", "replace")
-        metadata = {"name": "c-worker", "creationTimestamp": made, "ownerReferences": [owner]}
-        item = {"metadata": metadata, "data": {"cluster.json": text}}
-        listed = draw.changed({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": [item, item]})
-        whole = json.dumps(listed).encode("utf-8", "backslashreplace")
-        return draw.one([whole] * 6 + [b"", b"no", b"[1]", b"\xff\xfe", b"null"])
-
-
-def fuzz_kubernetes(draw: Inputs, folder: Path) -> None:
-    """Responses of an API server, and kubeconfigs, of any shape."""
-    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}]
-    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]
-    config = {"current-context": "c", "clusters": clusters, "users": [{"name": "u", "user": {}}], "contexts": contexts}
-    spoilt = draw.random.random() < 0.3
-    content = json.dumps(draw.changed(config) if spoilt else config).encode("utf-8", "backslashreplace")
-    (folder / "kubeconfig").write_bytes(content if draw.random.random() < 0.9 else draw.text())
-    answers = Answers(draw)
-    real = KubernetesViews._connect
-
-    def connect(views: KubernetesViews) -> Any:
-        api, namespace = real(views)
-        api.rest_client.request = answers.request
-        for verb in ("GET", "get"):
-            setattr(api.rest_client, verb, answers.request)
-        return api, namespace
-
-    KubernetesViews._connect = connect  # type: ignore[method-assign]  # the seam between the client and the network
-    try:
-        resolver = ours(
-            TFClusterResolver.from_kubernetes,
-            draw.odd("c"),
-            draw.odd(None, "n"),
-            kubeconfig=folder / "kubeconfig",
-            context=draw.one([None, None, None, "c", draw.value()]),
-        )
-        if resolver is not None:
-            exercise(resolver, draw)
-    finally:
-        KubernetesViews._connect = real  # type: ignore[method-assign]  # as it was
-
-
-KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 16, fuzz_kubernetes: 2}
+KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 18}
 
 
 def run(seed: int, numbers: range) -> Counter[str]:

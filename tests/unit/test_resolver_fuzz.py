@@ -24,7 +24,7 @@ PEAK = 192 * 2**20
 
 @pytest.mark.parametrize(("first", "last"), list(pairwise(BOUNDS)))
 def test_any_input_gets_an_answer_or_a_resolver_error(first, last):
-    """Views, environments, arguments, ClusterSpecs and an API server's responses of any content."""
+    """Views, environments, arguments and ClusterSpecs of any content."""
     # A separate process, because an abort or unlimited memory would end it.
     words = ("-X", "faulthandler", "-m", "support.resolver_fuzz", *map(str, (SEED, first, last)))
     ended = python(*words, path=[ROOT / "resolver"], cwd=ROOT / "tests", timeout=None)

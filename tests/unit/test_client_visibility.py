@@ -90,7 +90,7 @@ def test_document_names_the_filters():
     }
 
 
-def test_task_that_sees_no_other():
+def test_task_whose_filters_show_nothing():
     assert text(filtered("/job:none"))[1:4] == [
         "/job:chief/task:0 sees",
         "  no other task",

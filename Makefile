@@ -35,7 +35,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
+.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -75,9 +75,6 @@ CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
 
 unit: .venv
 	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/life tests/simulation $(CLIENT:%=--ignore %)
-
-fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
-	TFCLUSTER_FUZZ=100000 $(BIN)/python -m pytest --numprocesses 2 tests/unit/test_resolver_fuzz.py
 
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
 	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)

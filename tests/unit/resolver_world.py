@@ -37,6 +37,16 @@ DUPLICATES = pytest.mark.parametrize(
 )
 
 
+class Index:
+    """An integer of another library, such as NumPy's."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
 def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.View:
     """Build a view of the cluster n/c, by default at epoch 1."""
     named = {"name": "c", "namespace": "n", "uid": "u", "epoch": 1, "rpc_layer": "grpc"}

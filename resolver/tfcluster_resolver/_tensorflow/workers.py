@@ -73,7 +73,7 @@ class Hold:
 class Engine(Protocol):
     """The handler of lost workers."""
 
-    def lost(self, index: int, values: list[Any]) -> None:
+    def lost(self, index: int, values: list[Any], *, incomplete: bool) -> None:
         """Note that a worker failed, and its objects, which are dropped after TensorFlow's cluster has changed."""
 
     def await_recovery(self, index: int) -> str:
@@ -126,7 +126,9 @@ class _Handler(_tf.WorkerPreemptionHandler):  # type: ignore[misc]  # TensorFlow
         def failed(error: Exception) -> None:
             worker = next((one for one in self._cluster.workers if one.worker_index == index), None)
             refs = worker._resource_remote_value_refs if worker else ()
-            self.engine.lost(index, [value._values for ref in list(refs) if (value := ref())])
+            # TensorFlow could not send it a function when it connected, and does not try again.
+            incomplete = isinstance(error, _tf.errors.NotFoundError)
+            self.engine.lost(index, [value._values for ref in list(refs) if (value := ref())], incomplete=incomplete)
             if on_failure_fn:
                 on_failure_fn(error)
 

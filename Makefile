@@ -15,8 +15,8 @@ LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
 DEMO := $(CACHE)/demo-$(shell sha256sum requirements/demo.txt | cut -c1-16)
 PICTURES := $(CACHE)/pictures-$(shell sha256sum requirements/pictures.txt | cut -c1-16)
 DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
-# The newest of each major version: the resolver's messages work with all of them.  3 is for an older TensorFlow's own.
-PROTOBUFS := $(foreach major,3 5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
+# The newest of each major version: the resolver's messages work with all of them.
+PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 # Keras 2 for the newest TensorFlow.
 TF_KERAS := $(CACHE)/tf-keras-$(shell sha256sum requirements/tf-keras.txt | cut -c1-16)
 # Two older versions of TensorFlow: what touches its private names runs with them too.
@@ -35,7 +35,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
+.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -75,9 +75,6 @@ CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
 
 unit: .venv
 	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/life tests/simulation $(CLIENT:%=--ignore %)
-
-fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
-	TFCLUSTER_FUZZ=100000 $(BIN)/python -m pytest --numprocesses 2 tests/unit/test_resolver_fuzz.py
 
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
 	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)
@@ -195,7 +192,7 @@ changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a r
 	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test $(OLDER_TENSORFLOWS:%=tensorflow-%) protobuf-3 protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test $(OLDER_TENSORFLOWS:%=tensorflow-%) protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 	for each in kubectl-helm tf-keras; do \

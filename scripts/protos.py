@@ -17,8 +17,8 @@ PROTOS: Final = Path(__file__).resolve().parent.parent / "resolver" / "tfcluster
 DESCRIPTOR_SET: Final = PROTOS / "messages.binpb"
 
 
-def compile_protos(folder: Path = PROTOS) -> bytes:
-    """Compile every .proto file of a folder.
+def compile_protos() -> bytes:
+    """Compile every .proto file.
 
     Returns:
         A serialized FileDescriptorSet, each file after those that it imports.
@@ -27,9 +27,9 @@ def compile_protos(folder: Path = PROTOS) -> bytes:
         RuntimeError: they do not compile; the compiler has printed why.
     """
     with tempfile.NamedTemporaryFile() as made:
-        words = ["protoc", f"--proto_path={folder}", f"--descriptor_set_out={made.name}"]
-        if protoc.main([*words, *sorted(path.name for path in folder.glob("*.proto"))]) != 0:
-            raise RuntimeError(f"the .proto files in {folder} do not compile")
+        words = ["protoc", f"--proto_path={PROTOS}", f"--descriptor_set_out={made.name}"]
+        if protoc.main([*words, *sorted(path.name for path in PROTOS.glob("*.proto"))]) != 0:
+            raise RuntimeError(f"the .proto files in {PROTOS} do not compile")
         return Path(made.name).read_bytes()
 
 

@@ -31,7 +31,7 @@ COMMANDS: Final = ROOT / "docs" / "reference" / "pod-commands.md"
 CLI: Final = ROOT / "docs" / "reference" / "cli.md"
 
 #: The commands of the resolver, in the order of the documentation.
-ORDER: Final = ("show", "matrix", "doctor", "wait", "exec", "serve")
+ORDER: Final = ("show", "doctor", "wait", "exec", "serve")
 
 _POD_SPEC: Final = "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodSpec"
 _LABEL_SELECTOR: Final = "https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/label-selector/"

@@ -43,7 +43,7 @@ PARTS: Final[dict[str, tuple[tuple[_Stage, ...], ...]]] = {
         ),
         (("client-tests", _QUICK), ("e2e", _QUICK)),
     ),
-    "1": ((("simulate",), ("fuzz",), ("mutants",), ("unit", "HYPOTHESIS=random")),),
+    "1": ((("simulate",), ("mutants",), ("unit", "HYPOTHESIS=random")),),
     "2": ((("tensorflow-tests", _REST), ("local-tests", _REST), ("release-tests", _REST), ("chart", _REST)),),
     "3": ((("integration", _REST),),),
     "4": ((("e2e", _REST),),),

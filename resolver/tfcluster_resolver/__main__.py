@@ -12,7 +12,6 @@ from typing import Final
 from tfcluster_resolver import __version__
 from tfcluster_resolver.commands import command
 from tfcluster_resolver.commands.doctor import DOCTOR
-from tfcluster_resolver.commands.matrix import MATRIX
 from tfcluster_resolver.commands.serve import SERVE
 from tfcluster_resolver.commands.show import SHOW
 from tfcluster_resolver.commands.tf_config import EXEC
@@ -40,7 +39,7 @@ WAIT: Final = command.Command(
 )
 
 #: In the order of ``--help``.
-COMMANDS: Final = {"show": SHOW, "matrix": MATRIX, "doctor": DOCTOR, "exec": EXEC, "wait": WAIT, "serve": SERVE}
+COMMANDS: Final = {"show": SHOW, "doctor": DOCTOR, "exec": EXEC, "wait": WAIT, "serve": SERVE}
 
 
 def main(words: list[str] | None = None) -> int:

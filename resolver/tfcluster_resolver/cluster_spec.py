@@ -13,8 +13,6 @@ from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError
 
 #: A protobuf's int32 key is smaller.
 _INDEX_LIMIT: Final = 2**31
-#: The highest index of a list that has None for each missing task.
-_LONGEST_GAP: Final = 1_000_000
 
 
 class ClusterSpec:
@@ -101,14 +99,11 @@ class ClusterSpec:
         """List the addresses of a job's tasks, for each index from 0 to the highest; None for a missing task.
 
         Raises:
-            ArgumentValueError: the job does not exist or is empty, or its highest index is above 1,000,000 while
-                others are missing: :meth:`as_dict` has such a job.
+            ArgumentValueError: the job does not exist or is empty.
         """
         tasks = self._job(job_name)
         if not tasks:
             raise ArgumentValueError(f"job {job_name!r} has no tasks to list")
-        if max(tasks) > max(len(tasks), _LONGEST_GAP):
-            raise ArgumentValueError(f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too many gaps")
         addresses = [None] * (max(tasks) + 1)
         for index, address in tasks.items():
             addresses[index] = address

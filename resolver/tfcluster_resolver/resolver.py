@@ -12,11 +12,12 @@ from tfcluster_resolver import _arguments, accelerators, contract
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task, own_task
 from tfcluster_resolver.cluster_spec import ClusterSpec
-from tfcluster_resolver.device_filters import filters_by_task, read_filters
-from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, TFClusterError, ViewError
+from tfcluster_resolver.device_filters import read_filters
+from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, ViewError
 from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.kubernetes import KubernetesViews
 from tfcluster_resolver.views.watch import FrozenView, ViewSource, Watch
+from tfcluster_resolver.views.written import view_of
 
 if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
@@ -113,26 +114,7 @@ class TFClusterResolver:
         index to a list of filters (DeviceNameError if TensorFlow could not read one).  The
         accelerators are those that this process sees, for the given task, and none for any other.
         """
-        try:
-            jobs = ClusterSpec(ClusterSpec(cluster)).as_dict()  # twice: a copy has text for bytes
-            filters = filters_by_task(device_filters)
-        except TFClusterError:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:  # such as a number that is too long for a message
-            raise ArgumentValueError(str(error)) from error
-        view = contract.View(
-            name="",
-            namespace="",
-            uid="",
-            epoch=0,
-            rpc_layer=_arguments.text(rpc_layer, "rpc_layer"),
-            jobs={job: tuple(tasks) if isinstance(tasks, list) else tasks for job, tasks in jobs.items()},
-            device_filters={
-                job: tuple(contract.FilterRange(index, index + 1, texts) for index, texts in tasks.items() if texts)
-                for job, tasks in filters.items()
-            },
-        )
-        return cls(task_type, task_id, source=FrozenView(view))
+        return cls(task_type, task_id, source=FrozenView(view_of(cluster, rpc_layer, device_filters)))
 
     @classmethod
     def from_file(
@@ -206,8 +188,7 @@ class TFClusterResolver:
             for change in cluster.watch():
                 print(change.epoch, change.added, change.removed)
 
-        A lost accelerator is not an epoch.  The iterator has a descriptor open until its ``close()``; it can be used in
-        a thread, by one thread at a time, and in a process that was forked.
+        A lost accelerator is not an epoch.  The iterator's ``close()`` ends it, also from another thread.
 
         Args:
             timeout: end after that many seconds without a new epoch, counted again for each epoch; 0 looks once, None
@@ -218,8 +199,8 @@ class TFClusterResolver:
         """
         timeout = _arguments.seconds_or_none(timeout, "timeout")
         live = self._live_again()
-        notice = live._source.notice()  # noqa: SLF001 - of the same class
-        return Watch(live.membership, self.membership(), notice, timeout, self._new_epoch)
+        interval = live._source.interval  # noqa: SLF001 - of the same class
+        return Watch(live.membership, self.membership(), interval, timeout, self._new_epoch)
 
     def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
         # The view's own tasks; the own one is put into each ClusterSpec, also when it is no longer declared.
@@ -269,10 +250,6 @@ class TFClusterResolver:
     def epoch(self) -> int:
         """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
         return self.membership().view.epoch
-
-    def own_task(self) -> Task | None:
-        """Return the task that this pod is, whatever task the resolver speaks for; None outside the cluster's pods."""
-        return self._own
 
     def membership(self) -> Membership:
         """Read the view as it is now: every answer of one epoch, as plain values."""

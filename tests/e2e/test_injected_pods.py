@@ -65,7 +65,7 @@ def test_doctor_finds_the_pod_well(stocked):
     told = json.loads(stocked.run("c-worker-0", "python3", "-m", "tfcluster_resolver", "doctor", "--json"))
 
     found = {check["name"]: check["verdict"] for check in told["checks"]}
-    wanted = ("package", "task", "view", "own name", "own port", "peers", "tensorflow")
+    wanted = ("package", "task", "view", "own name", "own port", "peers")
     assert {name: found[name] for name in wanted} == dict.fromkeys(wanted, "ok"), told
 
 

@@ -55,7 +55,6 @@ RUN = {
     "TensorFlow": lambda: {pinned("tensorflow-test.txt", "tensorflow-cpu"), pinned("tensorflow.txt", "tensorflow-cpu")},
     "TensorFlow, older": lambda: {pinned(f"tensorflow-{minor}.txt", "tensorflow-cpu") for minor in older_tensorflows()},
     "protobuf": lambda: {pinned(f"protobuf-{major}.txt", "protobuf") for major in (5, 6, 7)},
-    "protobuf, older": lambda: {pinned("protobuf-3.txt", "protobuf")},
     "kubernetes (Python client)": lambda: {pinned("dev.txt", "kubernetes")},
     "helm": lambda: {binaries.HELM.rpartition("@v")[2]},
     "Kueue": lambda: {binaries.KUEUE.rpartition("@v")[2]},

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import string
 from pathlib import Path
 
 import pytest
 from fork_server import ENVIRONMENT, run
 from loopback_cluster import DEADLINE, ROOT, free_ports
 
-from tfcluster_resolver import ClusterDeviceFilters, device_filter_matches, device_names
-from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
+from tfcluster_resolver import ClusterDeviceFilters, device_filter_matches
+from tfcluster_resolver.errors import DeviceFilterError
 
 PROGRAM = Path(__file__).parent / "visibility_program.py"
 SERVERS = 6
@@ -36,45 +34,14 @@ UNREADABLE = [
     *("/tpu:0", "/device:", "/device::0", "/device:CPU:", "/device:CPU:0:1", " /job:ps", "/job:ps "),
     *("/job:ps,/job:worker", "/job:pß", "/job:ps\n", "/job:ps\0", "/JOB:ps"),
 ]
-PARTS = ["/job:", "/replica:", "/task:", "/device:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"]
-VALUES = [
-    *("*", "ps", "worker", "worker2", "CPU", "cpu", "GPU", "0", "1", "00", "10", "CPU:0", "CPU:1", "CPU:*", "*:0"),
-    *("*:1",),
-]
-ODD = [
-    *("", "-", ":", "/", " ", "é", "_", "a_b", "1a", "-1", "+1", "4294967296", "18446744073709551615"),
-    *("18446744073709551616",),
-]
-#: Of the parts that have no number.
-OF_PART = {"/job:": ["*", "ps", "worker", "worker2"], "/device:": ["*", "CPU", "CPU:0", "CPU:1", "*:1", "GPU"]}
-
-
-def generated_filter(choose: random.Random) -> str:
-    parts = [choose.choice(PARTS[:4] * 2 + PARTS[4:]) for _ in range(choose.randint(1, 4))]
-    return "".join(part + choose.choice(OF_PART.get(part, ["*", "0", "0", "1", "10"])) for part in parts)
-
-
-def generated_name(choose: random.Random) -> str:
-    """Generate a valid or nearly valid device name."""
-    text = generated_filter(choose)
-    if choose.random() < 0.4:
-        text += choose.choice(PARTS) + choose.choice(VALUES + ODD)
-    if choose.random() < 0.3:
-        place = choose.randint(0, len(text))
-        letter = choose.choice(string.ascii_letters + string.digits + string.punctuation + " é")
-        text = text[:place] + letter * choose.randint(0, 1) + text[place + choose.randint(0, 1) :]
-    return text
 
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, list]:
-    """The input for the runtime: the tables, and as much that was generated."""
-    choose = random.Random(20260101)  # noqa: S311 - reproducible inputs, no secret
+    """The input for the runtime."""
     lists = [[text] for text in READABLE]
     lists += [[], ["/job:ps", "/job:worker"], ["/task:1", "/device:CPU:1"], ["/job:nosuch", "/cpu:0"]]
-    lists += [[generated_filter(choose) for _ in range(choose.choice([1, 1, 2, 3]))] for _ in range(130)]
-    names = sorted({generated_name(choose) for _ in range(12000)} | {*READABLE, *UNREADABLE} - {"/job:ps\0"})
-    return {"ports": free_ports(SERVERS), "lists": lists, "texts": UNREADABLE, "names": names}
+    return {"ports": free_ports(SERVERS), "lists": lists, "texts": UNREADABLE}
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +65,8 @@ def test_filters_show_what_the_runtime_shows(asked, told):
         if expected != set(seen):
             wrong.append((texts, own, expected ^ set(seen)))
 
-    print(f"{len(told['seen'])} lists of filters, {len(told['devices'])} devices, {len(wrong)} differences")  # noqa: T201 - the count is the report
     assert not wrong
     assert [texts for texts, *_ in told["seen"]] == asked["lists"]
-    assert len(asked["lists"]) >= 180
     kept = [len(seen) for _, _, _, seen in told["seen"]]
     assert min(kept) == 2
     assert max(kept) == len(told["devices"])
@@ -120,32 +85,3 @@ def test_filters_that_the_runtime_rejects_are_rejected(told):
         assert 0 <= refused.value.position <= len(text)
         with pytest.raises(DeviceFilterError):
             device_filter_matches(text, "/job:ps/replica:0/task:0/device:CPU:0")
-
-
-def test_names_are_read_as_the_runtime_reads_them(told):
-    """For thousands of texts, both agree on the valid device names and on their parts."""
-    outcomes = {"unreadable": 0, "readable": 0, "parts": 0}
-    for text, reading in told["read"]:
-        try:
-            name = device_names.parse(text)
-        except DeviceNameError:
-            assert reading is False, text
-            outcomes["unreadable"] += 1
-            continue
-        assert reading is not False, text
-        outcomes["readable"] += 1
-        if reading is not True:
-            assert spelled(name) == reading, text
-            outcomes["parts"] += 1
-
-    print(f"{len(told['read'])} texts: {outcomes}")  # noqa: T201 - the count is the report
-    assert len(told["read"]) >= 5000
-    assert min(outcomes.values()) >= 1000
-
-
-def spelled(name: device_names.DeviceName) -> str:
-    parts = [("job", name.job), ("replica", name.replica), ("task", name.task)]
-    text = "".join(f"/{word}:{value}" for word, value in parts if value is not None)
-    if name.type is not None:
-        text += f"/device:{name.type}:{'*' if name.id is None else name.id}"
-    return text

@@ -168,6 +168,43 @@ def test_killed_worker_takes_closures_again(program: RunningProgram):
     program.serve_again(2)
 
 
+def test_worker_that_lacks_a_function_is_added_again(program: RunningProgram):
+    """TensorFlow sends its functions to a worker that it adds, once: one is missing if the connection broke then."""
+    scheduled, gain, updates = program.do(
+        """
+from tensorflow.python.distribute.coordinator import cluster_coordinator
+from tfcluster_resolver._tensorflow import private
+resize(coordinator, resolver, timeout=60)
+tell(schedule(30))
+execute_on, update, updates = cluster_coordinator.Closure.execute_on, private.update, []
+lacking = ["/job:worker/replica:0/task:1: 'f' is neither a type of a primitive operation nor a name of a function "
+           "registered"]
+
+def fail_once(closure, worker):
+    if worker.worker_index == 1 and lacking:
+        raise tf.errors.NotFoundError(None, None, lacking.pop())
+    execute_on(closure, worker)
+
+def noted(wanted):
+    updates.append([len(job.tasks) for job in wanted.cluster.job if job.name == "worker"])
+    update(wanted)
+
+cluster_coordinator.Closure.execute_on, private.update = fail_once, noted
+values = schedule(30)
+while lacking:
+    values += schedule(1)
+result = [len(values), tell(values)["gain"], updates]
+while len(updates) < 2:
+    pass
+cluster_coordinator.Closure.execute_on, private.update = execute_on, update
+"""
+    )
+
+    assert gain == scheduled
+    assert updates == [[1], [2]]
+    program.do(f"takes({program.pid('worker', 1)})")
+
+
 def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
     """Existing variables stay in place; a ps is removed only when it is empty."""
     program.grow("ps")

@@ -149,7 +149,7 @@ def test_nothing_of_ours_grows(program: RunningProgram):
     told = program.do(
         f"""
 import gc
-from tfcluster_resolver._tensorflow import workers
+from tfcluster_resolver._tensorflow import per_worker
 jobs = {program.cluster.addresses}
 given = [TFClusterResolver.from_spec({{**jobs, "worker": jobs["worker"][:count]}}, "chief", 0) for count in (3, 2)]
 def descriptors():
@@ -168,7 +168,7 @@ def ours():
     gc.collect()
     kinds = collections.Counter(type(one).__name__ for one in gc.get_objects()
                                 if str(type(one).__module__).startswith("tfcluster_resolver"))
-    return [len(threading.enumerate()), len(workers._containers), kinds, descriptors()]
+    return [len(threading.enumerate()), len(per_worker._containers), kinds, descriptors()]
 def cycle():
     for each in given:
         resize(coordinator, each, timeout=60)

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from loopback_cluster import ROOT, LoopbackCluster
 
 from tfcluster_resolver import TFClusterResolver, connect_to_cluster
@@ -155,13 +154,6 @@ def test_coordination_service_is_rejected(monkeypatch):
     monkeypatch.setenv("TF_PSS_ENABLE_COORDINATION_SERVICE", "0")
     with pytest.raises(ConnectError, match=r"TF_PSS_ENABLE_COORDINATION_SERVICE is set.*Unset it"):
         connect_to_cluster(TFClusterResolver.from_spec({"worker": ["127.0.0.1:1"]}), "chief", timeout=0)
-
-
-def test_every_variable_of_the_strategy_is_documented():
-    folder = Path(tf.__file__).parent / "python" / "distribute"
-    sources = [folder / "parameter_server_strategy_v2.py", folder / "coordinator" / "cluster_coordinator.py"]
-    read = {name for source in sources for name in re.findall(r'"(TF_(?:PSS?|COORDINATOR)_\w+)"', source.read_text())}
-    assert read == set(re.findall(r"`(TF_\w+)`", PAGE))
 
 
 # tf.data service: which workers prepare the data, and that data workers can be added while it runs.

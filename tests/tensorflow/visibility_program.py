@@ -1,10 +1,9 @@
 """A program that reports the devices that each filter shows a task of a real runtime, and the accepted texts.
 
 It starts the task servers in its own process, reads one JSON object from its input and writes one. Input: ``ports``,
-one for each of TASKS; ``lists``, the lists of device filters to try; ``texts``, the single texts to try as a filter;
-``names``, the texts to try as a device name. Output: ``devices``, those that a task without filters sees; ``seen``, for
-each list the task that had it and the devices that the task saw; ``refused``, for each text the error message or null;
-``read``, for each name whether the runtime could parse it, and the result if the runtime reports it.
+one for each of TASKS; ``lists``, the lists of device filters to try; ``texts``, the single texts to try as a filter.
+Output: ``devices``, those that a task without filters sees; ``seen``, for each list the task that had it and the
+devices that the task saw; ``refused``, for each text the error message or null.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import sys
 os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 
 #: Job, index: two jobs whose names have a common prefix, and indices with a common prefix.
@@ -64,22 +62,6 @@ def refusal(spec: tf.train.ClusterSpec, text: str) -> str | None:
     return None
 
 
-def reading(text: str) -> object:
-    """Try a text as the device of an operation: False if it cannot be parsed, else True or the result."""
-    context.ensure_initialized()
-    try:
-        pywrap_tfe.TFE_Py_Execute(context.context()._handle, text, "NoOp", [], (), 0)
-    except Exception as error:
-        said = str(error)
-        if said.startswith("Malformed device specification"):
-            return False
-        found = re.match(r"Could not satisfy device specification '(.*?)'", said)
-        if found is None:
-            raise
-        return found[1]
-    return True
-
-
 def main() -> None:
     asked = json.load(sys.stdin)
     jobs: dict[str, dict[int, str]] = {}
@@ -88,10 +70,8 @@ def main() -> None:
     spec = tf.train.ClusterSpec(jobs)
     two_devices = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
     servers = [tf.distribute.Server(spec, job_name=job, task_index=index, config=two_devices) for job, index in TASKS]
-    # Before the connection: then every name means this process's own device, or none.
-    told: dict[str, object] = {"read": [(text, reading(text)) for text in asked["names"]]}
     connect(spec, {})
-    told |= {"devices": seen_by(*TASKS[0]), "seen": (seen := [])}
+    told: dict[str, object] = {"devices": seen_by(*TASKS[0]), "seen": (seen := [])}
     for start in range(0, len(asked["lists"]), len(TASKS)):
         batch = dict(zip(TASKS, asked["lists"][start : start + len(TASKS)], strict=False))
         connect(spec, batch)

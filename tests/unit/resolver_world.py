@@ -37,6 +37,16 @@ DUPLICATES = pytest.mark.parametrize(
 )
 
 
+class Index:
+    """An integer of another library, such as NumPy's."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
 def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.View:
     """Build a view of the cluster n/c, by default at epoch 1."""
     named = {"name": "c", "namespace": "n", "uid": "u", "epoch": 1, "rpc_layer": "grpc"}
@@ -45,6 +55,8 @@ def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.Vie
 
 class Seen:
     """A source whose view the test sets."""
+
+    interval = None
 
     def __init__(self, workers: Sequence[str] = ("w0:1",), epoch: int = 1) -> None:
         self.show(workers, epoch)
@@ -58,9 +70,6 @@ class Seen:
         self.looks += 1
         self.on_look()
         return self._view
-
-    def notice(self) -> None:
-        return None
 
 
 def publish(folder: Path, view: contract.View | str) -> None:

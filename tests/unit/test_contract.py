@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from unit.resolver_world import GPU, view_of
 
 from tfcluster_resolver import contract
@@ -237,31 +235,3 @@ def test_own_task_is_put_in_where_the_view_hides_it(job, index, tasks):
     assert list(found[job]) == list(tasks)
     spelled = json.loads(contract.tf_config(VIEW, job=job, index=index, address="own:1"))
     assert spelled["cluster"][job] == (tasks if isinstance(tasks, list) else {str(k): v for k, v in tasks.items()})
-
-
-RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))
-
-
-@given(
-    st.builds(
-        contract.View,
-        name=st.text(),
-        namespace=st.text(),
-        uid=st.text(),
-        epoch=st.integers(0, 2**40),
-        rpc_layer=st.text(),
-        jobs=st.dictionaries(
-            st.text(), st.lists(st.text()).map(tuple) | st.dictionaries(st.integers(0, 10**9), st.text())
-        ),
-        device_filters=st.dictionaries(
-            st.text(),
-            st.lists(
-                st.builds(lambda of, texts: contract.FilterRange(*of, texts), RANGES, st.lists(st.text()).map(tuple))
-            ).map(tuple),
-        ),
-        leaving=st.dictionaries(st.text(), st.lists(RANGES).map(tuple)),
-        incarnations=st.dictionaries(st.text(), st.dictionaries(st.integers(0, 10**9), st.text())),
-    )
-)
-def test_view_survives_its_spelling(view):
-    assert contract.load(contract.dump(view)) == view

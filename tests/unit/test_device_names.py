@@ -1,6 +1,6 @@
 """TensorFlow's device names, parsed without TensorFlow.
 
-tests/tensorflow compares them, and which filter shows which device, with a real runtime.
+tests/tensorflow compares which filter shows which device with a real runtime.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ WORKER_1_GPU = "/job:worker/replica:0/task:1/device:GPU:1"
         ("/task:007", DeviceName(task=7)),
         ("/task:4294967297", DeviceName(task=1)),
         ("/task:2147483648", DeviceName(task=-(2**31))),
+        ("/task:6442450944", DeviceName(task=-(2**31))),
         ("/task:" + "0" * 5000 + "3", DeviceName(task=3)),
     ],
 )

@@ -21,7 +21,7 @@ from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import doctor
-from tfcluster_resolver.commands.doctor import Check, free_memory
+from tfcluster_resolver.commands.doctor import Check
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 VIEW = view_of({"worker": ("127.0.0.1:1", "127.0.0.1:2")}, epoch=4)
@@ -189,7 +189,7 @@ def test_each_missing_peer_is_named(listening):
     expect(missing[1], FAILED, f"{refusing}: connection refused")
 
 
-# accelerators and TensorFlow
+# accelerators
 
 
 @pytest.mark.parametrize(
@@ -213,43 +213,10 @@ def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, fou
     expect(doctor.accelerators(membership(replace(VIEW, accelerators=held)), WORKER), *found)
 
 
-def test_tensorflow_that_is_missing_or_does_not_fit_the_memory_is_skipped(monkeypatch):
-    expect(doctor.tensorflow("/nowhere"), SKIPPED)
-    monkeypatch.setattr(doctor.tensorflow_api, "is_installed", lambda: True)
-    monkeypatch.setattr(doctor.tensorflow_api, "load", lambda _: pytest.fail("it was imported"))
-    monkeypatch.setattr(doctor, "free_memory", lambda: 100 * 2**20)
-    expect(doctor.tensorflow("/nowhere"), SKIPPED, "100 MiB of memory left")
-
-
-def test_broken_tensorflow_fails(tmp_path, monkeypatch):
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('libthing.so.1:\\n cannot open')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(doctor, "free_memory", lambda: None)
-    expect(doctor.tensorflow("/nowhere"), FAILED, "ImportError: libthing.so.1: cannot open")
-
-
-@pytest.mark.parametrize(
-    ("files", "left"),
-    [
-        ({"memory.max": "1000", "memory.current": "400", "memory.stat": "anon 300\ninactive_file 50\n"}, 650),
-        ({"memory.max": "1000", "memory.current": "1400", "memory.stat": "inactive_file 0\n"}, 0),
-        ({"memory.max": "max", "memory.current": "400", "memory.stat": ""}, None),
-        ({}, None),
-        ({"memory.max": "1000"}, None),
-    ],
-    ids=["a limit", "above it", "no limit", "no control group", "half of one"],
-)
-def test_free_memory_is_what_the_limit_leaves(tmp_path, files, left):
-    for name, text in files.items():
-        (tmp_path / name).write_text(f"{text}\n")
-    assert free_memory(tmp_path) == left
-
-
 # the whole
 
 
-CHECKS = ["package", "task", "view", "own name", "own port", "peers", "accelerators", "tensorflow"]
+CHECKS = ["package", "task", "view", "own name", "own port", "peers", "accelerators"]
 
 
 @pytest.fixture
@@ -262,10 +229,10 @@ def in_pod(tmp_path, monkeypatch, listening) -> None:
 
 @pytest.mark.usefixtures("in_pod")
 def test_doctor_gives_a_line_to_each_check(capsys):
-    """A healthy pod without TensorFlow: a line for each check, in order, and exit code 0; the same as JSON."""
+    """A healthy pod: a line for each check, in order, and exit code 0; the same as JSON."""
     assert main(["doctor", "--timeout", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0].strip() for line in lines] == ["ok"] * 7 + ["skipped"]
+    assert [line.split("  ")[0].strip() for line in lines] == ["ok"] * 7
     assert [line[9:21].strip() for line in lines] == CHECKS
 
     assert main(["doctor", "--json", "--timeout", "0"]) == 0
@@ -278,22 +245,18 @@ def test_doctor_gives_a_line_to_each_check(capsys):
 STALE = {"TF_CONFIG": '{"task": {"type": "worker", "index": 1}}'}
 #: Worker 1 does not listen, and without an identity it is one of the others.
 LONELY = {"peers": "failed", "peer /job:worker/task:1": "failed"}
-OF_A_TASK = ("own name", "own port", "accelerators", "tensorflow")
+OF_A_TASK = ("own name", "own port", "accelerators")
 
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize(
     ("environment", "code", "found"),
     [
-        (STALE, 0, {"TF_CONFIG": "warning", "tensorflow": "skipped"}),
+        (STALE, 0, {"TF_CONFIG": "warning"}),
         ({contract.ENV_DIRECTORY: "/nowhere"}, 1, {"view": "failed", **dict.fromkeys(CHECKS[3:], "skipped")}),
         ({contract.ENV_JOB: None}, 1, {"task": "failed", **dict.fromkeys(CHECKS[2:], "skipped")}),
         (dict.fromkeys(IDENTITY), 1, {"task": "warning", **dict.fromkeys(OF_A_TASK, "skipped"), **LONELY}),
-        (
-            {contract.ENV_ADDRESS: "w1"},
-            1,
-            {"view": "failed", "own name": "failed", "own port": "failed", "tensorflow": "skipped"},
-        ),
+        ({contract.ENV_ADDRESS: "w1"}, 1, {"view": "failed", "own name": "failed", "own port": "failed"}),
     ],
     ids=["stale TF_CONFIG", "no view", "unknown task", "no task", "no address"],
 )

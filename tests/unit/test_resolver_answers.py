@@ -6,8 +6,7 @@ import warnings
 from dataclasses import replace
 
 import pytest
-from support.resolver_fuzz import Index
-from unit.resolver_world import GPU, IDENTITY, be_no_task, be_task, publish, view_of
+from unit.resolver_world import GPU, IDENTITY, Index, be_no_task, be_task, publish, view_of
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.cluster import Membership, Task

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import UserList, deque
 
 import pytest
-from support.resolver_fuzz import Index
-from unit.resolver_world import DUPLICATES
+from unit.resolver_world import DUPLICATES, Index
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 from tfcluster_resolver.errors import (

@@ -117,7 +117,7 @@ def test_show_names_what_is_not_known(in_pod, monkeypatch, capsys):
 
 
 NO_TASK = dict.fromkeys(IDENTITY)
-READING = ("show --directory", "matrix --directory", "wait --directory", "serve --directory")
+READING = ("show --directory", "wait --directory", "serve --directory")
 
 
 @pytest.mark.usefixtures("in_pod")

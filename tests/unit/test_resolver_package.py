@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.resources
 import inspect
 import os
-import re
 import sys
 
 import pytest
@@ -75,21 +74,13 @@ def test_visible_names_are_the_public_ones():
 MESSAGES = _protobuf.messages("a test")
 
 
-def test_descriptor_set_is_that_of_the_sources(tmp_path):
+def test_descriptor_set_is_that_of_the_sources():
     """The checked-in descriptor set is the compiler's output for the .proto files: `python -m scripts.protos`."""
     made = descriptor_pb2.FileDescriptorSet.FromString(protos.compile_protos())
 
     assert descriptor_pb2.FileDescriptorSet.FromString(protos.DESCRIPTOR_SET.read_bytes()) == made
     assert {file.name for file in made.file} == {path.name for path in protos.PROTOS.glob("*.proto")}
     assert {file.package for file in made.file} == {"tensorflow"}
-    for path in protos.PROTOS.glob("*.proto"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    source = tmp_path / "cluster.proto"
-    source.write_text(source.read_text().replace("job = 1;", "job = 9;"))
-    assert descriptor_pb2.FileDescriptorSet.FromString(protos.compile_protos(tmp_path)) != made
-    source.write_text("no protobuf")
-    with pytest.raises(RuntimeError, match="do not compile"):
-        protos.compile_protos(tmp_path)
 
 
 def test_messages_are_built_once_in_a_private_pool():
@@ -125,13 +116,6 @@ for ask in (ClusterSpec({}).as_cluster_def, ClusterDeviceFilters().as_cluster_de
         "True as_cluster_device_filters() ",
     ]
     assert all("`pip install " in line and (version or "") in line for line in said)
-
-
-def test_no_generated_code_is_brought():
-    package = protos.PROTOS.parent
-    sources = [path.read_text() for path in package.rglob("*.py")]
-    assert not list(package.rglob("*_pb2*"))
-    assert not [text for text in sources if re.search(r"^(from|import) google", text, re.MULTILINE)]
 
 
 # the resolver becomes TensorFlow's, with a fake TensorFlow; tests/tensorflow has the real one

@@ -24,7 +24,6 @@ from tfcluster_resolver.errors import (
 )
 from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.kubernetes import fullest
-from tfcluster_resolver.views.watch import PollingNotice
 
 VIEW = view_of({"worker": ("w0:1",), "chief": ("c0:1",)}, epoch=3, rpc_layer="grpc+x")
 FILTERS = {"worker": {0: ("/job:ps",), 2: ("/job:ps", "/job:chief")}}
@@ -147,6 +146,8 @@ def test_subclasses_of_users_are_kept(tmp_path):
 class Counting:
     """A user's own source: each read is another epoch."""
 
+    interval = 0.001
+
     def __init__(self) -> None:
         self.looks = 0
 
@@ -154,12 +155,9 @@ class Counting:
         self.looks += 1
         return replace(VIEW, epoch=self.looks)
 
-    def notice(self) -> PollingNotice:
-        return PollingNotice(0.001)
-
 
 def test_source_of_a_user_is_taken():
-    """An object with views and notifications can be a resolver's source; its snapshots stay and its watches follow."""
+    """An object with views and an interval can be a resolver's source; its snapshots stay and its watches follow."""
     resolver = TFClusterResolver("worker", 0, source=Counting())
     now = resolver.snapshot()
     assert now.epoch == now.epoch < resolver.epoch

@@ -22,7 +22,6 @@ from tfcluster_resolver.errors import (
     SnapshotOutdatedError,
     TasksUnreachableError,
 )
-from tfcluster_resolver.views.watch import PollingNotice
 from tfcluster_resolver.waiting import Wanted, wait_for
 from tfcluster_resolver.waiting.probes import Probes
 
@@ -84,6 +83,8 @@ def test_wait_works_outside_a_pod(listen):
 class Shrinking:
     """A source whose cluster loses a task with each read, until only the chief is left."""
 
+    interval = 0.05
+
     def __init__(self, workers: Sequence[str]) -> None:
         self.workers, self.epoch = list(workers), 0
 
@@ -92,9 +93,6 @@ class Shrinking:
         jobs = {"chief": (refusing_address(),), **({"worker": tuple(self.workers)} if self.workers else {})}
         del self.workers[-1:]
         return view_of(jobs, epoch=self.epoch)
-
-    def notice(self) -> PollingNotice:
-        return PollingNotice()
 
 
 def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):

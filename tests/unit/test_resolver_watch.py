@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from support.waiting import GUARD
@@ -37,59 +31,10 @@ def kubelet(tmp_path, monkeypatch) -> Kubelet:
     return one
 
 
-@pytest.fixture(params=["inotify", "polling"])
-def _way(request, monkeypatch):
-    """The watch detects changes either with inotify alone, or by polling without it."""
-    if request.param == "polling":
-        monkeypatch.setattr(watch, "_open_inotify", lambda: None)
-    else:
-        monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
-
-
-@pytest.fixture
-def while_waiting(monkeypatch):
-    """Runs an action while a watch waits, and returns the epoch that the watch then yields."""
-    waits = threading.Event()
-    real = watch.FolderNotice.wait
-
-    def wait(notice: watch.FolderNotice, timeout: float) -> None:
-        waits.set()
-        real(notice, timeout)
-
-    monkeypatch.setattr(watch.FolderNotice, "wait", wait)
-
-    def follow(following: Iterator[NewEpoch], act: Callable[[], object]) -> NewEpoch:
-        seen: list[NewEpoch] = []
-        waits.clear()
-        follower = threading.Thread(target=lambda: seen.append(next(following)), daemon=True)
-        follower.start()
-        assert waits.wait(GUARD), "it never waited"
-        act()
-        follower.join(GUARD)
-        assert seen, "the change was not noticed"
-        return seen[0]
-
-    return follow
-
-
 def at(epoch: int, **changes) -> contract.View:
     return replace(VIEW, epoch=epoch, **changes)
 
 
-def open_descriptors() -> list[str]:
-    """Return the open descriptors of this process, without that of the descriptor folder itself."""
-    return sorted(os.fspath(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.exists())
-
-
-@pytest.mark.parametrize(("descriptor", "found"), [(0, 0), (7, 7), (-1, None)])
-def test_descriptor_of_inotify(monkeypatch, descriptor, found):
-    """It can be 0 in a process without an input."""
-    library = SimpleNamespace(inotify_init1=lambda _: descriptor)
-    monkeypatch.setattr(watch.ctypes, "CDLL", lambda *_, **__: library)
-    assert watch._open_inotify() == found
-
-
-@pytest.mark.usefixtures("_way")
 def test_epoch_names_what_came_and_went(kubelet):
     """The added and removed tasks, or a change of filters; its resolver is frozen at it."""
     following = TFClusterResolver(task_type="worker", task_id=0).watch(timeout=GUARD)
@@ -135,24 +80,21 @@ def test_task_that_is_scaled_away_leaves(kubelet, monkeypatch):
 
 
 def test_close_ends_a_wait_in_another_thread(kubelet, monkeypatch):
-    """The waiting thread ends without an error, and closes the descriptor; the watch stays closed."""
-    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 0.05)
-    before, waits, real = open_descriptors(), threading.Event(), watch.FolderNotice.wait
-    monkeypatch.setattr(watch.FolderNotice, "wait", lambda *arguments: (waits.set(), real(*arguments)))
+    """The waiting thread ends without an error, and the watch stays closed."""
+    waits, real = threading.Event(), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (waits.set(), real(seconds)))
     following = TFClusterResolver().watch()
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(list, following)
         assert waits.wait(GUARD), "it never waited"
         following.close()
         assert ended.result(GUARD) == []
-    assert open_descriptors() == before
     kubelet.write(at(2))
     assert list(following) == []
 
 
-@pytest.mark.usefixtures("_way")
-def test_every_change_of_the_folder_is_noticed(kubelet, tmp_path, while_waiting):
-    """Also the rename of ``..data`` alone, and a re-created folder; no earlier folder stays open."""
+def test_every_change_of_the_folder_is_noticed(kubelet, tmp_path):
+    """Also the rename of ``..data`` alone, and a folder that was moved away or removed and created again."""
 
     def rename_the_link_alone(epoch: int) -> None:
         (kubelet.folder / "..prepared").mkdir()
@@ -161,48 +103,29 @@ def test_every_change_of_the_folder_is_noticed(kubelet, tmp_path, while_waiting)
         (tmp_path / "link").rename(kubelet.folder / "..data")
 
     def move_the_folder_away(epoch: int) -> None:
-        kubelet.folder.rename(tmp_path / f"old-{epoch}")
+        kubelet.folder.rename(tmp_path / "old")
         kubelet.write(at(epoch))
 
     def remove_the_folder(epoch: int) -> None:
         shutil.rmtree(kubelet.folder)
         kubelet.write(at(epoch))
 
-    def swap(epoch: int) -> None:
-        kubelet.write(at(epoch))
-
-    following = TFClusterResolver().watch()
-    assert while_waiting(following, partial(swap, 2)).epoch == 2
-    count = len(open_descriptors())
-    changes = (swap, rename_the_link_alone, swap, move_the_folder_away, swap, remove_the_folder, swap)
-    for epoch, change in enumerate(changes, 3):
-        assert while_waiting(following, partial(change, epoch)).epoch == epoch
-    shutil.rmtree(kubelet.folder)
-    assert while_waiting(following, partial(swap, 20)).epoch == 20
-    assert len(open_descriptors()) == count
+    following = TFClusterResolver().watch(timeout=GUARD)
+    for epoch, change in enumerate((rename_the_link_alone, move_the_folder_away, remove_the_folder), 2):
+        change(epoch)
+        assert next(following).epoch == epoch
 
 
-@pytest.mark.usefixtures("_way")
-def test_file_written_in_place_is_noticed(tmp_path, while_waiting):
+def test_file_that_is_half_written_is_awaited(tmp_path, monkeypatch):
     path = tmp_path / "mine.json"
     path.write_text(contract.dump(VIEW))
     following = TFClusterResolver.from_file(path).watch()
-    for epoch in (2, 3):
-        whole = contract.dump(at(epoch))
-        path.write_text(whole[:30])
-        assert while_waiting(following, partial(path.write_text, whole)).epoch == epoch
+    whole = contract.dump(at(2))
+    path.write_text(whole[:30])
+    monkeypatch.setattr(time, "sleep", lambda _: path.write_text(whole))
+    assert next(following).epoch == 2
 
 
-def test_folder_that_comes_back_with_the_same_inode_is_followed(kubelet, monkeypatch, while_waiting):
-    """A file system can reuse the inode of the removed folder, whose removal is detected all the same."""
-    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
-    monkeypatch.setattr(watch, "_identity", lambda _: (1, 1))
-    following = TFClusterResolver().watch()
-    assert while_waiting(following, lambda: (shutil.rmtree(kubelet.folder), kubelet.write(at(2)))).epoch == 2
-    assert while_waiting(following, lambda: kubelet.write(at(3))).epoch == 3
-
-
-@pytest.mark.usefixtures("_way")
 def test_last_of_many_quick_changes_is_seen(kubelet):
     last = 400
     following = TFClusterResolver().watch(timeout=GUARD)
@@ -249,7 +172,6 @@ def test_watch_of_a_frozen_resolver_begins_at_its_epoch(kubelet):
     assert next(change.resolver.watch(timeout=GUARD)).epoch == 3
 
 
-@pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("kind", [ViewNotFoundError, MalformedViewError])
 def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
     """A missing or malformed view is an error each time, also without a timeout; after a repair the watch continues."""
@@ -268,81 +190,17 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
         assert next(following).epoch == epoch
 
 
-def test_forked_process_continues_with_its_own_watch(kubelet, monkeypatch):
-    """After a fork both processes get every new epoch from the same iterator, independently."""
-    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
-    following = TFClusterResolver().watch(timeout=GUARD)
-    kubelet.write(at(2))
-    next(following)
-    to_child, from_parent = os.pipe(), os.pipe()
-
-    child = os.fork()
-    if not child:
-        seen = []
-        try:
-            for _ in (3, 4):
-                seen.append(next(following).epoch)
-                os.write(to_child[1], b".")
-                os.read(from_parent[0], 1)
-        finally:
-            os._exit(0 if seen == [3, 4] else 1)
-    for epoch in (3, 4):
-        kubelet.write(at(epoch))
-        assert next(following).epoch == epoch
-        os.read(to_child[0], 1)
-        os.write(from_parent[1], b".")
-
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_watch_closes_its_descriptor(kubelet):
-    """A watch that ended by itself, was closed, dropped or never started leaves no descriptor open."""
-    before = open_descriptors()
-    resolver = TFClusterResolver()
-
-    list(resolver.watch(timeout=0))
-    begun = resolver.watch(timeout=GUARD)
-    kubelet.write(at(2))
-    next(begun)
-    assert len(open_descriptors()) == len(before) + 1
-    begun.close()
-    resolver.watch()
-    forgotten = resolver.watch(timeout=GUARD)
-    kubelet.write(at(3))
-    next(forgotten)
-    assert list(begun) == []
-    del forgotten
-    gc.collect()
-
-    assert open_descriptors() == before
-
-
 @pytest.mark.usefixtures("kubelet")
-def test_waiting_rarely_reads_the_view(monkeypatch):
-    looks = []
-    resolver = TFClusterResolver()
-    real = resolver._source.view
-    monkeypatch.setattr(resolver._source, "view", lambda: looks.append(1) or real())
-    list(resolver.watch(timeout=0.5))
-    assert len(looks) <= 4
+def test_watch_sleeps_between_looks(monkeypatch):
+    """For its interval, and for what is left of its timeout."""
+    slept: list[float] = []
+    now = iter([0.0, 0.0, 0.05, 0.1, 0.12])
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", now.__next__)
+    assert list(TFClusterResolver().watch(timeout=0.12)) == []
+    assert slept == pytest.approx([0.05, 0.05, 0.02])
 
 
 def test_written_spec_never_changes(monkeypatch):
     monkeypatch.setattr(time, "sleep", None)
     assert list(TFClusterResolver.from_spec({"worker": ["w0:1"]}).watch()) == []
-
-
-def test_polling_sleeps_between_looks(monkeypatch):
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    with watch.PollingNotice(1.0) as notice:
-        for timeout in (5.0, 0.25, -1.0):
-            notice.wait(timeout)
-    assert slept == [1.0, 0.25, 0.0]
-
-
-def test_without_inotifys_descriptors_it_polls(kubelet, monkeypatch):
-    monkeypatch.setattr(watch, "_add_watch", lambda *_: False)
-    following = TFClusterResolver().watch(timeout=GUARD)
-    kubelet.write(at(2))
-    assert next(following).epoch == 2

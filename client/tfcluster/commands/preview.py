@@ -210,22 +210,21 @@ def matrix_command(
 ) -> None:
     """Show which tasks see each other, by device filter and network policy.
 
-    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver matrix` shows what that task
+    This is the whole cluster as its spec has it. In a pod, `python -m tfcluster_resolver show` prints what that task
     sees now.
     """
+    from tfcluster import visibility
     from tfcluster_operator.life.views import whole_view
     from tfcluster_resolver.cluster import Membership
-    from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
     cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
     membership = Membership(view=whole_view(cluster), own=None)
     if output != "table":
-        document = json.loads(matrix.as_json(membership, whole=True))
-        data({**document, "notes": [*_notes(cluster)]}, output)
+        data({**visibility.as_document(membership), "notes": [*_notes(cluster)]}, output)
         return
-    click.echo(matrix.as_text(membership, whole=True))
+    click.echo(visibility.as_text(membership))
     for note in _notes(cluster):
         click.echo(note)
 

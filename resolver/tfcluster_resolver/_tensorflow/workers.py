@@ -1,4 +1,4 @@
-"""A running ClusterCoordinator taken apart: its workers' threads, its per-worker values, its handling of lost workers.
+"""A running ClusterCoordinator taken apart: its workers' threads, and its handling of lost workers.
 
 Its private names are those that :mod:`tfcluster_resolver._tensorflow.private` checked.
 """
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
-import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from tfcluster_resolver._tensorflow import private
+from tfcluster_resolver._tensorflow import per_worker, private
 from tfcluster_resolver.errors import RestartNeededError
 
 _tf: Final[Any] = private.coordinator_module
@@ -29,10 +27,6 @@ END: Final = "end"
 
 #: Seconds between two attempts to start a worker's thread.
 _PAUSE: Final = 0.25
-#: Held while workers are added or removed, and while per-worker values are created.
-_changing: Final = threading.RLock()
-_clusters: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_containers: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def device_name(index: int) -> str:
@@ -79,7 +73,7 @@ class Hold:
 class Engine(Protocol):
     """The handler of lost workers."""
 
-    def lost(self, index: int, values: list[Any]) -> None:
+    def lost(self, index: int, values: list[Any], *, incomplete: bool) -> None:
         """Note that a worker failed, and its objects, which are dropped after TensorFlow's cluster has changed."""
 
     def await_recovery(self, index: int) -> str:
@@ -132,7 +126,9 @@ class _Handler(_tf.WorkerPreemptionHandler):  # type: ignore[misc]  # TensorFlow
         def failed(error: Exception) -> None:
             worker = next((one for one in self._cluster.workers if one.worker_index == index), None)
             refs = worker._resource_remote_value_refs if worker else ()
-            self.engine.lost(index, [value._values for ref in list(refs) if (value := ref())])
+            # TensorFlow could not send it a function when it connected, and does not try again.
+            incomplete = isinstance(error, _tf.errors.NotFoundError)
+            self.engine.lost(index, [value._values for ref in list(refs) if (value := ref())], incomplete=incomplete)
             if on_failure_fn:
                 on_failure_fn(error)
 
@@ -189,7 +185,7 @@ class Running:
         finally:
             handler._cluster_update_lock.release()
         private.cancel_by_thread()
-        _track(self._cluster)
+        per_worker.track(self._cluster)
         for worker in self._cluster.workers:
             self.order(worker.worker_index, _wait_for_no_other)
         return True
@@ -246,8 +242,8 @@ class Running:
     def start(self, index: int) -> None:
         """Start the thread of a new worker; it builds its per-worker values first."""
         cluster, queue = self._cluster, self._cluster.closure_queue
-        with _changing:
-            grown = _grow(cluster, index)
+        with per_worker.changing:
+            grown = per_worker.grow(cluster, index)
 
             def begin(worker: Any) -> None:
                 _wait_for_no_other(worker)
@@ -269,8 +265,8 @@ class Running:
         """Forget the workers from an index on, whose threads have ended, and return their objects."""
         # TensorFlow might wait for such a worker when the last reference is dropped.
         cluster, queue = self._cluster, self._cluster.closure_queue
-        with _changing:
-            kept: list[Any] = [*cluster.workers[count:], *_shrink(cluster, count)]
+        with per_worker.changing:
+            kept: list[Any] = [*cluster.workers[count:], *per_worker.shrink(cluster, count)]
             for worker in cluster.workers[count:]:
                 with queue._queue_lock:
                     queue.clear_tag_unlocked(worker.worker_index)
@@ -299,83 +295,3 @@ def _wait_for_no_other(worker: Any) -> None:
     # worker can wait for gRPC: all workers would be blocked.
     private.use_executor(worker.executor)
     private.keep_constants_here()
-
-
-# The per-worker values of a ClusterCoordinator: datasets, iterators, tables and variables, one for each worker.  A
-# container of them has a value for every worker at any time, also for those that come later: built by the same function
-# as the first worker's.
-
-
-def _track(cluster: Any) -> None:
-    """Follow the per-worker values of a cluster: existing and future ones."""
-    with _changing:
-        _clusters.add(cluster)
-        original = _tf.PerWorkerValues.__init__
-        if hasattr(original, "__wrapped__"):
-            return
-
-        @functools.wraps(original)
-        def init(container: Any, values: Sequence[Any]) -> None:
-            with _changing:
-                original(container, values)
-                _containers.add(container)
-                _complete(container)
-
-        _tf.PerWorkerValues.__init__ = init
-        for one in gc.get_objects():
-            if issubclass(type(one), _tf.PerWorkerValues) and "_values" in vars(one):
-                _containers.add(one)
-
-
-def _of(cluster: Any) -> tuple[dict[int, Any], list[Any]]:
-    """Return the values of a cluster's first worker, by identity and in creation order, and their containers."""
-    firsts = {id(value): value for ref in cluster.workers[0]._resource_remote_value_refs if (value := ref())}
-    return firsts, [one for one in _containers if one._values and id(one._values[0]) in firsts]
-
-
-def _complete(container: Any) -> None:
-    """Add the values of workers that were added while a container was being created."""
-    for cluster in _clusters:
-        _, mine = _of(cluster)
-        count = len(container._values)
-        if not any(one is container for one in mine) or count >= len(cluster.workers):
-            continue
-        twin = next((one for one in mine if one._values[0] is container._values[0] and len(one._values) > count), None)
-        if twin is not None:
-            container._values = twin._values
-            continue
-        first = container._values[0]
-        for worker in cluster.workers[count:]:
-            sibling = worker._register_and_schedule_resource_closure(_same_closure(first))
-            sibling._type_spec = first._type_spec
-            container._values += (sibling,)
-
-
-def _grow(cluster: Any, index: int) -> list[Any]:
-    """Add a worker's values to every container, and return them in build order."""
-    firsts, mine = _of(cluster)
-    wanted = {id(one._values[0]) for one in mine}
-    made = {}
-    for key, first in firsts.items():
-        if key in wanted:
-            made[key] = _same_closure(first).build_output_remote_value()
-            made[key]._type_spec = first._type_spec
-    for one in mine:
-        one._values = (*one._values[:index], made[id(one._values[0])])
-    return list(made.values())
-
-
-def _shrink(cluster: Any, count: int) -> list[Any]:
-    """Take the values of the workers from an index on out of every container, and return them."""
-    _, mine = _of(cluster)
-    dropped = [one._values[count:] for one in mine]
-    for one in mine:
-        one._values = one._values[:count]
-    return dropped
-
-
-def _same_closure(value: Any) -> Any:
-    """Copy the closure of a value, to build the same for another worker."""
-    closure = copy.copy(value._closure)
-    closure._output_remote_value_ref = None
-    return closure

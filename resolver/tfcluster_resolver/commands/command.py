@@ -57,7 +57,6 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.TFClusterError], int], ...]] = (
     (errors.ViewNotFoundError, NO_VIEW),
     (errors.ViewUnreadableError, NO_VIEW),
     (errors.ViewError, MALFORMED),
-    (errors.DeviceNameError, MALFORMED),  # a device filter of the view that TensorFlow cannot read
     (errors.NoSuchTaskError, NO_SUCH_TASK),
     (errors.TensorFlowNotFoundError, NO_TENSORFLOW),
     (errors.TasksUnreachableError, NOT_IN_TIME),

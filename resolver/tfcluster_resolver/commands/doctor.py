@@ -18,11 +18,9 @@ from typing import Any, Final, Literal
 
 from tfcluster_resolver import __version__, contract, copies, errors
 from tfcluster_resolver._arguments import first_of
-from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.accelerators import visible_accelerators
 from tfcluster_resolver.cluster import Membership, Task, device_counts, own_task
 from tfcluster_resolver.commands import command
-from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.views.file import DATA, ViewFile
 from tfcluster_resolver.waiting import port_state, speaks_grpc, wait_for_tasks
 from tfcluster_resolver.waiting.addresses import addresses_of, host_and_port
@@ -40,8 +38,6 @@ class Check:
     remedy: str = ""
 
 
-#: Bytes that importing TensorFlow takes, with a reserve: without them the import could cost the task its life.
-_TENSORFLOW_TAKES: Final = 800 * 2**20
 #: Seconds that a name's look-up gets at least: a live DNS server answers in milliseconds.
 _LOOK_UP: Final = 3.0
 
@@ -204,42 +200,6 @@ def accelerators(membership: Membership, own: Task) -> Check:
     return Check(name, "warning" if remedy else "ok", message, remedy)
 
 
-def tensorflow(directory: str) -> Check:
-    """Check whether TensorFlow takes the resolver as one of its own."""
-    name = "tensorflow"
-    if not tensorflow_api.is_installed():
-        return Check(name, "skipped", "TensorFlow is not installed here")
-    free, takes = free_memory(), _TENSORFLOW_TAKES // 2**20
-    if free is not None and free // 2**20 < takes:
-        message = f"the container has {free // 2**20} MiB of memory left, and importing TensorFlow takes {takes}"
-        return Check(name, "skipped", message)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        loaded, resolver = tensorflow_api.load("the check"), TFClusterResolver(directory=directory)
-        wrong = "" if type(resolver.cluster_spec()) is loaded.train.ClusterSpec else "resolver's ClusterSpec"
-        if not isinstance(resolver, loaded.distribute.cluster_resolver.ClusterResolver):
-            wrong = "resolver as a ClusterResolver"
-    except Exception as error:  # noqa: BLE001 - a broken TensorFlow may raise anything
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return Check(name, "failed", f"TensorFlow cannot be used: {said}", "Install it again, or take another image")
-    if wrong:
-        message = f"TensorFlow {loaded.__version__} does not take the {wrong}"
-        return Check(name, "failed", message, "Use TensorFlow 2.6 or newer")
-    return Check(name, "ok", f"TensorFlow {loaded.__version__} takes the resolver as one of its own")
-
-
-def free_memory(cgroup: str | os.PathLike[str] = "/sys/fs/cgroup") -> int | None:
-    """Return the bytes left under the container's memory limit, the file cache counted as free; None without one."""
-    folder = Path(cgroup)
-    try:
-        limit = int((folder / "memory.max").read_text(encoding="ascii"))  # "max" is not a limit, and not a number
-        used = int((folder / "memory.current").read_text(encoding="ascii"))
-        words = (folder / "memory.stat").read_text(encoding="ascii").split()
-        return max(0, limit - used + int(dict(zip(words[::2], words[1::2], strict=False)).get("inactive_file", 0)))
-    except (OSError, ValueError):
-        return None
-
-
 def _tasks_of(config: Any) -> set[str]:
     cluster = config.get("cluster") if isinstance(config, dict) else None
     found = set()
@@ -268,7 +228,7 @@ def _is_here(address: str) -> bool:
 
 
 #: The names of the checks of a cluster, to skip them without a view.
-_OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "tensorflow")
+_OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators")
 
 
 def diagnose(directory: str, timeout: float) -> Iterator[Check]:
@@ -297,7 +257,6 @@ def diagnose(directory: str, timeout: float) -> Iterator[Check]:
         "own port": lambda: own and [own_port(own)],
         "peers": lambda: peers(membership, timeout),
         "accelerators": lambda: own and [accelerators(membership, own)],
-        "tensorflow": lambda: [tensorflow(directory)],
     }
     for name, check in checks.items():
         try:
@@ -322,7 +281,7 @@ def _run(options: argparse.Namespace) -> int:
 
 DOCTOR: Final = command.Command(
     brief="check what a task needs, and say what to do",
-    description="Check the package, the view, the own name and port, the other tasks, the accelerators and TensorFlow: "
+    description="Check the package, the view, the own name and port, the other tasks and the accelerators: "
     "one line each with a verdict (ok, warning, failed, skipped) and what to do.",
     codes=(command.CHECK_FAILED,),
     success="no check failed; warnings are possible",

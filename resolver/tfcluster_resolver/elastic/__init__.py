@@ -6,7 +6,6 @@ Which changes can be followed is decided in :mod:`tfcluster_resolver.elastic.pla
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -29,7 +28,7 @@ __all__ = ["Change", "Following", "Refusal", "follow", "resize"]
 
 _log: Final = logging.getLogger(__name__)
 
-#: Seconds between two checks of the view, and of tasks that do not listen yet.
+#: Seconds between two checks of a coordinator whose view never changes, and of tasks that do not listen yet.
 _LOOK: Final = 1.0
 _LOOK_AT_LATE: Final = 0.25
 #: The longest time (seconds) of one change before the next one is processed; it is tried again.  If there is a newer
@@ -188,17 +187,9 @@ class Following:
         self.close()
 
     def _run(self) -> None:
-        notice = self._source.notice()
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(self._engine.sockets.watched())
-            if notice is not None:
-                opened.enter_context(notice)
+        with self._engine.sockets.watched():
             while not self._ended.is_set() and not self._engine.running.stopped:
-                pause = _LOOK if self._in_step() else _LOOK_AT_LATE
-                if notice is None or pause < _LOOK:
-                    self._ended.wait(pause)
-                else:
-                    notice.wait(pause)
+                self._ended.wait((self._source.interval or _LOOK) if self._in_step() else _LOOK_AT_LATE)
 
     def _in_step(self) -> bool:
         """Follow the current cluster; return whether nothing is left to do for it."""

@@ -98,6 +98,7 @@ class ElasticEngine:
         self._request: Request | None = None
         self._dirty = False
         self._failed: set[int] = set()
+        self._incomplete: set[int] = set()
         self._out: set[int] = set()
         self._holds: dict[int, Hold] = {}
         self._kept: list[Any] = []
@@ -118,10 +119,12 @@ class ElasticEngine:
 
     # For TensorFlow's threads.
 
-    def lost(self, index: int, values: list[Any]) -> None:
+    def lost(self, index: int, values: list[Any], *, incomplete: bool) -> None:
         with self._state:
             self._failed.add(index)
             self._kept += values
+            if incomplete:
+                self._incomplete.add(index)
 
     def await_recovery(self, index: int) -> str:
         while True:
@@ -269,11 +272,13 @@ class ElasticEngine:
         down = self.silent(tasks).keys()
         if any(job != "worker" for job, _ in down):
             return
-        workers_down = {index for _, index in down}
         with self._state:
             if request is not self._request:
                 return
             failed, kept, self._kept, self._dirty = set(self._failed), self._kept, [], False
+            # An incomplete worker is left out once: TensorFlow sends all functions to a worker that it adds.
+            left_out = down | ({("worker", index) for index in self._incomplete} & tasks.keys())
+            workers_down, self._incomplete = {index for _, index in left_out}, set()
             if request is not None:
                 request.begun = request.updating = True
         try:
@@ -286,7 +291,9 @@ class ElasticEngine:
             began = time.monotonic()
             with self.sockets.watched(), self.cut_off(gone), self._guarded(answering):
                 self.running.update(without(wanted, workers_down))
-            _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
+            _log.debug(
+                "TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(left_out)
+            )
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises
             self._not_settled(request, error, kept)
             return

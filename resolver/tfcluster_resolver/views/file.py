@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
-from tfcluster_resolver.views.watch import FolderNotice
 
 if TYPE_CHECKING:
     from typing import Self  # not in Python 3.10
@@ -31,6 +30,9 @@ _Stamp = tuple[int, int, int, int, int]
 class ViewFile:
     """The view in a mounted folder, parsed again only after a change; a task's own file takes precedence."""
 
+    #: Seconds: a swap is known within 100 ms.
+    interval: Final = 0.05
+
     def __init__(self, directory: str | os.PathLike[str], index: int | None, shared: str = contract.VIEW_FILE) -> None:
         self._directory = _arguments.path(directory, "directory")
         self._names = (shared,) if index is None else (contract.task_view_file(index), shared)
@@ -45,9 +47,6 @@ class ViewFile:
 
     def view(self) -> contract.View:
         return self.read()[0]
-
-    def notice(self) -> FolderNotice:
-        return FolderNotice(self._directory)
 
     def read(self) -> tuple[contract.View, Path]:
         """Read the current view, and return the file as well; one ``stat`` if it has not changed."""

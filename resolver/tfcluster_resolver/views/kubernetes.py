@@ -15,15 +15,12 @@ from typing import Any, Final
 
 from tfcluster_resolver import _arguments, contract, errors
 from tfcluster_resolver.views.file import parse
-from tfcluster_resolver.views.watch import PollingNotice
 
 _GROUP: Final = "tfcluster.dev"
 _VERSION: Final = "v1alpha1"
 _PLURAL: Final = "tfclusters"
 #: Seconds to reach the API server and, separately, to wait for its answer.
 _REQUEST_TIMEOUT: Final = (5.0, 15.0)
-#: Seconds between two looks of a watch.
-_POLL: Final = 1.0
 #: The API server allows these names.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 #: A pod finds its namespace here.
@@ -32,6 +29,9 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 class KubernetesViews:
     """The views of one TFCluster, read at each call; the arguments are those of ``from_kubernetes``."""
+
+    #: Seconds: that is enough for a notebook, and easy for the API server.
+    interval: Final = 1.0
 
     _api: Any
 
@@ -56,22 +56,13 @@ class KubernetesViews:
             ),
             f"list ConfigMaps in namespace {self._namespace}",
         )
-        try:
-            # A cluster that was deleted and created again under its name has other views; the old ones go soon.
-            by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
-            ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
-            views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
-        except (AttributeError, TypeError, ValueError) as error:
-            if isinstance(error, errors.ViewError):
-                raise
-            raise self._misunderstood(error) from error
+        # A cluster that was deleted and created again under its name has other views; the old ones go soon.
+        by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
+        ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
+        views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
         if not views:
             raise self._no_views()
         return fullest(views)
-
-    def notice(self) -> PollingNotice:
-        """Look once a second: that is enough for a notebook, and easy for the API server."""
-        return PollingNotice(_POLL)
 
     def _owner(self, config_map: Any) -> Any:
         owners = config_map.metadata.owner_references or []
@@ -115,14 +106,6 @@ class KubernetesViews:
                 f"cannot {what}: the API server {self._api.configuration.host} does not answer ({error}); "
                 "is this the right kubeconfig and context, and is the network up?"
             ) from error
-        except Exception as error:  # the client raises whatever its reading of an odd answer meets
-            raise self._misunderstood(error) from error
-
-    def _misunderstood(self, error: Exception) -> errors.KubernetesUnreachableError:
-        return errors.KubernetesUnreachableError(
-            f"{self._api.configuration.host} answers what no API server of Kubernetes does ({type(error).__name__}: "
-            f"{str(error)[:200]}): is it one, or does a proxy change its answers?"
-        )
 
     def _refused(self, error: Any, what: str) -> errors.KubernetesError:
         if error.status in (401, 403):

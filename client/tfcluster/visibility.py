@@ -1,29 +1,21 @@
-"""``matrix``: which task sees which and the device filter for it, and which tasks the network separates.
+"""Which task sees which and the device filter for it, and which tasks the network separates.
 
-It computes what TensorFlow does with the device filters of a view, and what the view does not contain.  With the
-isolation DeviceFilters, NetworkPolicies block the connection between two tasks if neither sees the other.
+It computes what TensorFlow does with the device filters of a whole cluster.  With the isolation DeviceFilters,
+NetworkPolicies block the connection between two tasks if neither sees the other.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.commands import command
 from tfcluster_resolver.device_filters import device_filter_matches
 
-#: A task's filters; None if the view does not contain them.
-_Texts = tuple[str, ...] | None
+#: A task's filters; without any it sees everything.
+_Texts = tuple[str, ...]
 _Key = tuple[str, int]
-
-_INCOMPLETE: Final = (
-    "Tasks that this one does not see, and their device filters, can be missing here: ask a task without device "
-    "filters, such as the chief."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,62 +42,60 @@ class Row:
     job: str
     start: int
     stop: int
-    #: Without any they see everything.
     filters: _Texts
     sees: tuple[Sight, ...]
     hidden: tuple[Sight, ...]
 
 
-def as_json(membership: Membership, *, whole: bool = False) -> str:
-    """Describe which task sees which, for programs; ``whole``: the view shows the whole cluster."""
+def as_document(membership: Membership) -> dict[str, Any]:
+    """Describe which task sees which, for programs."""
     view = membership.view
-    document = {
+    return {
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
         "epoch": view.epoch,
         "isolation": view.isolation or None,
-        "complete": whole or is_complete(membership),
         "rows": [
             {
                 "job": row.job,
                 "tasks": [row.start, row.stop],
                 "filters": row.filters,
-                "sees": [_sight_as_json(one) for one in row.sees],
-                "hidden": [_sight_as_json(one) for one in row.hidden],
+                "sees": [_sight_document(one) for one in row.sees],
+                "hidden": [_sight_document(one) for one in row.hidden],
             }
             for row in rows(membership)
         ],
     }
-    return json.dumps(document, indent=2)
 
 
-def as_text(membership: Membership, *, whole: bool = False) -> str:
-    """Describe which task sees which, for people; ``whole`` as in :func:`as_json`."""
+def as_text(membership: Membership) -> str:
+    """Describe which task sees which, for people."""
     view = membership.view
     isolation = f", isolation {view.isolation}" if view.isolation else ""
     lines = [f"{view.namespace}/{view.name}, epoch {view.epoch}{isolation}: each task sees itself, and"]
     for row in rows(membership):
         tasks = _spell(row.job, row.start, row.stop)
-        if row.filters == ():
+        if not row.filters:
             lines.append(f"{tasks} sees every task: no device filters")
             continue
-        known = row.filters is not None
-        lines.append(f"{tasks} sees" if known else f"{tasks} sees, by device filters that its view does not hold")
+        lines.append(f"{tasks} sees")
         width = max((len(str(one)) for one in row.sees), default=0)
         for one in row.sees:
-            by = f"  by {', '.join(one.by)}" if one.by else ""
             only = f"  ({', '.join(one.devices)} alone)" if one.devices else ""
-            lines.append(f"  {one!s:{width}}{by}{only}".rstrip())
+            lines.append(f"  {one!s:{width}}  by {', '.join(one.by)}{only}")
         lines += ["  no other task"] * (not row.sees)
         for blocked, why in ((False, "hidden by filter"), (True, "hidden by filter, blocked by policy")):
             if some := [str(one) for one in row.hidden if one.blocked == blocked]:
                 lines.append(f"  not {', '.join(some)}" + (f"  ({why})" if view.isolation else ""))
-    return "\n".join([*lines, *([] if whole or is_complete(membership) else [_INCOMPLETE])])
+    return "\n".join(lines)
 
 
 def rows(membership: Membership) -> list[Row]:
     """Return a row for each run of tasks with equal filters, the jobs by name and the tasks by index."""
-    filters = _filters(membership)
-    devices = {task[:2]: _devices(membership, *task[:2]) for task in membership.tasks()}
+    declared = membership.device_filters()
+    filters: dict[_Key, _Texts] = {
+        task[:2]: declared.get(task.job, {}).get(task.index, ()) for task in membership.tasks()
+    }
+    devices = {task: _devices(membership, *task) for task in filters}
     # Many tasks share few lists of filters: compute the visible tasks once per list.
     shown = {texts: _sights(texts, devices) for texts in set(filters.values())}
     blocks = membership.view.isolation == "DeviceFilters"
@@ -119,12 +109,6 @@ def rows(membership: Membership) -> list[Row]:
             hidden = _blocked(hidden, filters, seen_by[job, start])
         found.append(Row(job, start, stop, filters[job, start], sees, hidden))
     return found
-
-
-def is_complete(membership: Membership) -> bool:
-    """Return whether the view certainly shows the whole cluster: its own task is in it, without filters."""
-    own = membership.own
-    return own is not None and _filters(membership).get(own[:2]) == ()
 
 
 def _seen_by(task: _Key, shown: Mapping[_Texts, tuple[tuple[Sight, ...], tuple[Sight, ...]]]) -> frozenset[_Texts]:
@@ -141,17 +125,6 @@ def _blocked(
     tasks = [(one.job, index) for one in hidden for index in range(one.start, one.stop)]
     runs = _runs(tasks, key=lambda task: filters.get(task) in seen_by)
     return tuple(Sight(job, start, stop, blocked=filters.get((job, start)) not in seen_by) for job, start, stop in runs)
-
-
-def _filters(membership: Membership) -> dict[_Key, _Texts]:
-    declared, own = membership.device_filters(), membership.own
-    filters: dict[_Key, _Texts] = {
-        (job, index): declared.get(job, {}).get(index, ()) for job, index, _ in membership.tasks()
-    }
-    if own is not None and own[:2] not in {task[:2] for task in Membership(membership.view, None).tasks()}:
-        # A view holds the filters of the tasks that it shows, and this one does not show its own task.
-        filters[own[:2]] = None
-    return filters
 
 
 def _devices(membership: Membership, job: str, index: int) -> tuple[str, ...]:
@@ -212,7 +185,7 @@ def _runs(tasks: Sequence[_Key], key: Any = lambda _: None) -> list[tuple[str, i
     return runs
 
 
-def _sight_as_json(sight: Sight) -> dict[str, Any]:
+def _sight_document(sight: Sight) -> dict[str, Any]:
     told = {"by": sight.by, "devices": sight.devices, "blocked": sight.blocked}
     return {
         "job": sight.job,
@@ -223,19 +196,3 @@ def _sight_as_json(sight: Sight) -> dict[str, Any]:
 
 def _spell(job: str, start: int, stop: int) -> str:
     return f"/job:{job}/task:{start}" if stop == start + 1 else f"/job:{job}/task:{start}-{stop - 1}"
-
-
-def _run(options: argparse.Namespace) -> int:
-    membership, _ = command.read(options.directory)
-    command.say(as_json(membership) if options.json else as_text(membership))
-    return command.DONE
-
-
-MATRIX: Final = command.Command(
-    brief="print which task sees which, and by which device filter",
-    description="Print for each task which others it sees, and the device filters that show them. It shows what this "
-    "task's view holds: ask a task without device filters to see all.",
-    codes=command.READING,
-    options=command.JSON,
-    run=_run,
-)

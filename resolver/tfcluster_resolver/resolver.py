@@ -251,6 +251,10 @@ class TFClusterResolver:
         """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
         return self.membership().view.epoch
 
+    def own_task(self) -> Task | None:
+        """Return the task that this pod is, whatever task the resolver speaks for; None outside the cluster's pods."""
+        return self._own
+
     def membership(self) -> Membership:
         """Read the view as it is now: every answer of one epoch, as plain values."""
         return Membership(view=self._source.view(), own=self._own)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,3 +128,87 @@ def test_equal_neighbours_share_one_range(cluster):
                 one.stop < other.start or (one.stop == other.start and one.filters != other.filters)
                 for one, other in itertools.pairwise(ranges)
             )
+
+
+_NAMES = st.text("abc_", min_size=1, max_size=5)
+_TEXTS = st.text(max_size=8)
+_RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))
+_COUNTS = st.dictionaries(_TEXTS, st.integers(0, 9), max_size=3)
+_VIEWS = st.builds(
+    contract.View,
+    name=_TEXTS,
+    namespace=_TEXTS,
+    uid=_TEXTS,
+    epoch=st.integers(0, 2**40),
+    rpc_layer=_TEXTS,
+    jobs=st.dictionaries(
+        _NAMES,
+        st.lists(_TEXTS, max_size=3).map(tuple)
+        | st.dictionaries(st.integers(0, 10**6), _TEXTS, min_size=1, max_size=3),
+        max_size=3,
+    ),
+    device_filters=st.dictionaries(
+        _NAMES,
+        st.lists(
+            st.builds(
+                lambda of, texts: contract.FilterRange(*of, texts), _RANGES, st.lists(_TEXTS, max_size=2).map(tuple)
+            ),
+            max_size=2,
+        ).map(tuple),
+        max_size=2,
+    ),
+    accelerators=st.dictionaries(
+        _NAMES,
+        st.builds(
+            contract.JobAccelerators,
+            limits=_COUNTS,
+            tasks=st.dictionaries(st.integers(0, 99), _COUNTS, max_size=2),
+        ),
+        max_size=2,
+    ),
+    leaving=st.dictionaries(_NAMES, st.lists(_RANGES, max_size=2).map(tuple), max_size=2),
+    incarnations=st.dictionaries(_NAMES, st.dictionaries(st.integers(0, 99), _TEXTS, max_size=2), max_size=2),
+)
+
+
+@MANY
+@given(view=_VIEWS)
+def test_a_view_survives_being_written_and_read(view):
+    """Load reverses dump, and dump of the loaded view gives the same bytes."""
+    text = contract.dump(view)
+
+    assert view == contract.load(text)
+    assert text == contract.dump(contract.load(text))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+_PATHS = st.lists(
+    st.sampled_from(
+        [
+            *("version", "cluster", "uid", "epoch", "jobs", "deviceFilters", "accelerators", "leaving", "incarnations"),
+            *("worker", 0, "0"),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@MANY
+@given(view=_VIEWS, path=_PATHS, value=_JSON)
+def test_modified_view_is_read_or_rejected(view, path, value):
+    """For any JSON anywhere in a view, load returns a view or raises a ContractError, and nothing else."""
+    document = json.loads(contract.dump(view))
+    *way, last = path
+    part = document
+    for step in way:
+        inner = part.get(str(step))
+        part = inner if isinstance(inner, dict) else part
+    part[str(last)] = value
+
+    with suppress(contract.ContractError):
+        assert isinstance(contract.load(json.dumps(document)), contract.View)

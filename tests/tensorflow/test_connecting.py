@@ -113,7 +113,10 @@ print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
 
 
 def test_changed_cluster_is_rejected(make_cluster):
-    """A second connect after the view got a task, or other filters, is rejected, and the old cluster still works."""
+    """A second connect after the view got a task, or other filters, is rejected, and the old cluster still works.
+
+    A reset is rejected too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
+    """
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("worker")
     chief = cluster.start(
@@ -130,6 +133,7 @@ next(frozen.watch())
 told = []
 for arguments, options in (
     ((resolver,), {}),
+    ((resolver,), {"on_change": "reset"}),
     ((frozen,), {"cluster_device_filters": {"worker": {0: ["/job:chief"]}}}),
 ):
     try:
@@ -147,8 +151,9 @@ print(json.dumps([told, float(variable.numpy())]), flush=True)
 
     told, value = json.loads(cluster.await_line(chief, "["))
     assert value == 5.0
-    assert ["restoring a checkpoint" in text for text in told] == [True, True]
-    assert "the device filters of /job:worker/task:0 differ" in told[1]
+    assert ["restoring a checkpoint" in text for text in told] == [True, True, True]
+    assert [text.find("never closes the server") > 0 for text in told] == [False, True, False]
+    assert "the device filters of /job:worker/task:0 differ" in told[2]
 
 
 def test_plain_connection_is_updated(parameter_servers: LoopbackCluster):

@@ -1,8 +1,9 @@
 """The guide of the resolver and related pages: each snippet of Python runs, and prints what its page shows.
 
 The word after the language says where a snippet runs: without one, any process in the chief's pod; ``as=chief`` the
-process that is the chief; ``as=workers`` those of all equal workers; ``e2e=TEST`` names the test for a snippet that
-cannot run here. The manifests and the kubectl of the other pages are for tests/integration/test_docs_pages.py.
+process that is the chief; ``as=workers`` those of all equal workers; ``as=outside`` one that is not a task;
+``e2e=TEST`` names the test for a snippet that cannot run here. The manifests and the kubectl of the other pages are for
+tests/integration/test_docs_pages.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from fork_server import run
 from loopback_cluster import DEADLINE, ROOT, LoopbackCluster, free_ports
 
 sys.path.append(str(ROOT / "tests"))
@@ -36,7 +38,7 @@ def those(language: str, place: str) -> list[Snippet]:
 
 def test_every_snippet_has_a_place():
     """No snippet is left out: each is of a kind that a test runs, or names an existing test of ours."""
-    places = {"python": {"", "as=chief", "as=workers"}, "console": {"", "as=chief"}}
+    places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {"", "as=chief"}}
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
     for snippet in ALL:
         if snippet.proof("integration"):
@@ -95,6 +97,23 @@ def test_snippet_of_the_chief(guided, tmp_path, snippet):
     text = snippet.text.replace('"/checkpoints"', repr(str(tmp_path)))
     text = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda _: str(free_ports(1)[0]), text)
     check(snippet, guided.program(text + END).splitlines())
+
+
+@pytest.mark.parametrize("snippet", those("python", "as=outside"), ids=str)
+def test_snippet_of_no_task(guided, make_cluster, snippet):
+    """A snippet of a coordinator outside of the ClusterSpec runs in a process that has only the view."""
+    chiefless = make_cluster(jobs={"worker": 2, "ps": 1})
+    chiefless.addresses = {job: tasks for job, tasks in guided.addresses.items() if job != "chief"}
+    chiefless.publish(epoch=2)
+    environment = {
+        name: value for name, value in guided.environment("chief", 0).items() if not name.startswith("TFCLUSTER_")
+    }
+
+    environment["TFCLUSTER_DIR"] = str(chiefless.folder)
+    done = run(["-c", snippet.text + END], env=environment, timeout=DEADLINE)
+
+    assert done.returncode == 0, done.stderr[-6000:] + guided.logs()
+    check(snippet, done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("snippet", those("python", "as=workers"), ids=str)

@@ -99,41 +99,91 @@ OUTSIDE = """
 import json, os
 import tensorflow as tf
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
-from tfcluster_resolver.errors import ConnectedTooLateError
-cluster = json.loads(os.environ["CLUSTER"])
+from tfcluster_resolver.errors import ClusterChangedError, ConnectError
+small, large, filters = json.loads(os.environ["CLUSTERS"])
+filters = {job: {int(index): texts for index, texts in tasks.items()} for job, tasks in filters.items()}
+
+def refusal(*arguments, **options):
+    try:
+        connect_to_cluster(*arguments, **options)
+    except ClusterChangedError as error:
+        return str(error)
+
+def train(cluster, start, **options):
+    resolver = TFClusterResolver.from_spec(cluster, device_filters=filters)
+    connect_to_cluster(resolver, job_name="chief", timeout=120, **options)
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight = tf.Variable(start, name="weight")
+
+    @tf.function
+    def step():
+        weight.assign_add(1.0)
+
+    for _ in range(8):
+        coordinator.schedule(step)
+    coordinator.join()
+    return strategy, coordinator, weight, step
+
 early = tf.Variable(1.5)
 try:
-    connect_to_cluster(ClusterSpec(cluster), "chief")
-except ConnectedTooLateError as error:
+    connect_to_cluster(ClusterSpec(small), "chief")
+except ConnectError as error:
     early = str(error)
-resolver = TFClusterResolver.from_spec(cluster, device_filters={"worker": {0: ["/job:ps", "/job:chief"]}})
-connect_to_cluster(resolver, job_name="chief", timeout=120)
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-with strategy.scope():
-    weight = tf.Variable(0.0)
-
-@tf.function
-def step():
-    weight.assign_add(1.0)
-
-for _ in range(8):
-    coordinator.schedule(step)
-coordinator.join()
-print(json.dumps([early, float(weight.numpy())]), flush=True)
+held = train(small, 0.0)
+local = tf.Variable(1.5)
+saved = float(held[2].numpy())
+told = {"saved": saved, "early": early, "local": float(local)}
+other = TFClusterResolver.from_spec(large, device_filters=filters)
+told["unasked"] = refusal(other, job_name="chief")
+told["held"] = refusal(other, job_name="chief", on_change="reset")
+inside = TFClusterResolver.from_spec(large | {"chief": ["127.0.0.1:1"]}, "chief", 0, device_filters=filters)
+told["inside"] = refusal(inside, on_change="reset")
+told["renamed"] = refusal(other, job_name="localhost", on_change="reset")
+wider = {**filters, "worker": {0: ["/job:ps"]}}
+told["filters"] = refusal(other, job_name="chief", cluster_device_filters=wider, on_change="reset")
+told["still works"] = float(held[2].numpy())
+held = None
+strategy, coordinator, weight, step = train(large, saved, on_change="reset")
+told["went on"] = float(weight.numpy())
+told["workers"] = sorted({device.name.split("/device")[0] for device in tf.config.list_logical_devices()
+                          if "/job:worker" in device.name})
+told["used"] = strategy._num_workers
+told["local after"] = float(local)
+connect_to_cluster(ClusterSpec(large), "chief", timeout=120, cluster_device_filters=filters)
+told["repaired"] = float(weight.numpy())
+print(json.dumps(told), flush=True)
 os._exit(0)
 """
 
 
-def test_process_outside_of_the_cluster_trains(make_cluster, monkeypatch):
-    """TensorFlow's own ``start_server`` serves the worker, with the resolver."""
-    cluster: LoopbackCluster = make_cluster(jobs={"worker": 1, "ps": 1, "outside": 1})
+def test_process_outside_of_the_cluster_is_reset(make_cluster, monkeypatch):
+    """A coordinator outside of the ClusterSpec goes from one worker to two in one process.
+
+    The changed cluster is rejected while it holds objects of the old one, and it trains when it has dropped them.
+    TensorFlow's own ``start_server`` serves the workers, with the resolver.
+    """
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 2, "ps": 1, "outside": 1})
     cluster.serve_all("ps")
-    cluster.start("worker", 0, "-c", SERVE_BY_TENSORFLOW)
-    tasks = {job: cluster.addresses[job] for job in ("worker", "ps")}
-    monkeypatch.setenv("CLUSTER", json.dumps(tasks))
+    for index in (0, 1):
+        cluster.start("worker", index, "-c", SERVE_BY_TENSORFLOW)
+    own = cluster.addresses.pop("outside")
+    large = dict(cluster.addresses)
+    small = large | {"worker": large["worker"][:1]}
+    cluster.addresses["outside"] = own
+    filters = {"worker": {str(index): ["/job:ps", "/job:chief"] for index in range(4)}}
+    monkeypatch.setenv("CLUSTERS", json.dumps([small, large, filters]))
 
-    early, total = json.loads(cluster.program(OUTSIDE, "outside", 0))
+    told = json.loads(cluster.program(OUTSIDE, "outside", 0))
 
-    assert total == 8.0
-    assert "variable Variable:0 on /job:localhost/replica:0/task:0" in early
+    assert (told["saved"], told["still works"], told["went on"], told["repaired"]) == (8.0, 8.0, 16.0, 16.0)
+    assert told["workers"] == ["/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"]
+    assert told["used"] == 2
+    assert told["local"] == told["local after"] == 1.5
+    assert "variable Variable:0 on /job:localhost/replica:0/task:0" in told["early"]
+    assert "The options" in told["unasked"]
+    assert "variable weight:0 on /job:ps/replica:0/task:0" in told["held"]
+    assert "TensorFlow never closes the server" in told["inside"]
+    assert "its own variables live on /job:chief/task:0" in told["renamed"]
+    assert "the device filters of /job:worker/task:0" in told["filters"]

@@ -37,7 +37,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     cluster_device_filters: Any = None,
     *,
     timeout: float = 300.0,
-    on_change: Literal["refuse", "update"] = "refuse",
+    on_change: Literal["refuse", "reset", "update"] = "refuse",
 ) -> None:
     """Connect this process to its cluster, as ``tf.config.experimental_connect_to_cluster`` does but bounded.
 
@@ -64,9 +64,10 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
             index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
         timeout: how long to wait for the tasks, in seconds; 0 looks once, for about a second.
-        on_change: what to do if this process is connected to another ClusterSpec already: "refuse", or "update" the
-            cluster and keep the objects on the tasks that stay, if the removed tasks hold none.  A ClusterCoordinator's
-            cluster is changed by :func:`tfcluster_resolver.resize`.
+        on_change: what to do if this process is connected to another ClusterSpec already: "refuse"; "update" the
+            cluster and keep the objects on the tasks that stay, if the removed tasks hold none; or "reset" the
+            connection, which only a process outside of both can, after it dropped all objects on the old tasks.
+            A ClusterCoordinator's cluster is changed by :func:`tfcluster_resolver.resize`.
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
@@ -75,7 +76,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         ServeError: this user cannot listen on this task's port.
         CoordinatorNotInClusterError: the resolver's task is not in the others' ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
-            with, and an update was not asked for or is not possible.
+            with, and an update or a reset was not asked for or is not possible.
         RestartNeededError: this TensorFlow's cluster cannot be updated in place.
         ConnectedTooLateError: variables were created before, which the process's new job name would break.
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
@@ -89,8 +90,8 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
             a ``tf.function``.
     """
     seconds = _arguments.seconds(timeout, "timeout")
-    if on_change not in ("refuse", "update"):
-        raise ArgumentValueError(f'on_change is "refuse" or "update", not {on_change!r}')
+    if on_change not in ("refuse", "reset", "update"):
+        raise ArgumentValueError(f'on_change is "refuse", "reset" or "update", not {on_change!r}')
     tensorflow = tensorflow_api.load("connect_to_cluster()")
     if not tensorflow.executing_eagerly():
         raise ArgumentValueError(

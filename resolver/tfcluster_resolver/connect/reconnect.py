@@ -1,4 +1,4 @@
-"""Connecting a process that is connected already: whether a repair or an update is sound.
+"""Connecting a process that is connected already: whether a repair, an update or a reset is sound.
 
 TensorFlow repairs the connection to an unchanged cluster and keeps everything.  To a changed one it makes a new
 connection, and then any use of what lives on an old task kills the process; and it never closes the server that a
@@ -15,7 +15,7 @@ from typing import Any, Final
 from tfcluster_resolver import errors
 from tfcluster_resolver._arguments import first_of
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.connect.target import Target, tasks_in
+from tfcluster_resolver.connect.target import LOCALHOST, Target, tasks_in
 from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.waiting import port_state, speaks_grpc
 from tfcluster_resolver.waiting.addresses import host_and_port
@@ -26,11 +26,14 @@ _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
 #: The clusters that this process was connected to here.
 _remembered: Final[set[str]] = set()
 
-_WAYS_TO_RESIZE: Final = """The options:
+_WAYS_TO_RESIZE: Final = f"""The options:
   1. change the cluster in place: with a ClusterCoordinator call resize() or follow(), without one pass
      on_change="update";
   2. end this process and start it again, restoring a checkpoint: the other tasks' servers keep running;
-  3. stay on the old cluster: give everything the snapshot() that this process connected with."""
+  3. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
+     it, else {LOCALHOST!r}): save a checkpoint, drop every tensor, variable, function, strategy and coordinator of the
+     old cluster, pass on_change="reset", and build them again;
+  4. stay on the old cluster: give everything the snapshot() that this process connected with."""
 
 
 def permit(target: Target, *, on_change: str) -> None:
@@ -55,6 +58,8 @@ def permit(target: Target, *, on_change: str) -> None:
     changed = f"this process is connected to another cluster than {target.name} ({_difference(connection, target)})"
     if on_change == "update":
         _permit_update(target, connection, first, changed)
+    elif on_change == "reset":
+        _permit_reset(target, connection, changed)
     else:
         raise errors.ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"
@@ -170,6 +175,27 @@ def _permit_update(
         raise errors.ClusterChangedError(
             f"{changed}. Everything on the tasks that leave would be lost: {first_of(held)}. Drop it, or save it in a "
             "checkpoint and start this process again"
+        )
+
+
+def _permit_reset(target: Target, connection: tensorflow_api.Connection, changed: str) -> None:
+    before = f"/job:{connection.job}/task:{connection.index}"
+    if connection.job in connection.spec.jobs or target.inside:
+        raise errors.ClusterChangedError(
+            f"{changed}. It cannot be reset, because it is a task of the ClusterSpec: TensorFlow never closes the "
+            f"server that it opened on that task's port, so it cannot open it again.\n{_WAYS_TO_RESIZE}"
+        )
+    if connection.job != target.job:
+        raise errors.ClusterChangedError(
+            f"{changed}. It cannot be reset, because its own variables live on {before}, which would disappear.\n"
+            f"{_WAYS_TO_RESIZE}"
+        )
+    held = tensorflow_api.held_elsewhere(target.job)
+    if held:
+        raise errors.ClusterChangedError(
+            f"{changed}. It cannot be reset while it holds what lives on the old tasks, because the next use would "
+            f"kill it: {first_of(held)}. Drop them, and every tf.function, strategy and "
+            "ClusterCoordinator that has them, and call this again"
         )
 
 

@@ -56,10 +56,15 @@ class KubernetesViews:
             ),
             f"list ConfigMaps in namespace {self._namespace}",
         )
-        # A cluster that was deleted and created again under its name has other views; the old ones go soon.
-        by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
-        ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
-        views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
+        try:
+            # A cluster that was deleted and created again under its name has other views; the old ones go soon.
+            by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
+            ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
+            views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
+        except (AttributeError, TypeError, ValueError) as error:
+            if isinstance(error, errors.ViewError):
+                raise
+            raise self._misunderstood(error) from error
         if not views:
             raise self._no_views()
         return fullest(views)
@@ -106,6 +111,14 @@ class KubernetesViews:
                 f"cannot {what}: the API server {self._api.configuration.host} does not answer ({error}); "
                 "is this the right kubeconfig and context, and is the network up?"
             ) from error
+        except Exception as error:  # the client raises whatever its reading of an odd answer meets
+            raise self._misunderstood(error) from error
+
+    def _misunderstood(self, error: Exception) -> errors.KubernetesUnreachableError:
+        return errors.KubernetesUnreachableError(
+            f"{self._api.configuration.host} answers what no API server of Kubernetes does ({type(error).__name__}: "
+            f"{str(error)[:200]}): is it one, or does a proxy change its answers?"
+        )
 
     def _refused(self, error: Any, what: str) -> errors.KubernetesError:
         if error.status in (401, 403):

@@ -7,11 +7,18 @@ from typing import Any
 from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import filters_by_task
+from tfcluster_resolver.errors import ArgumentValueError, TFClusterError
 
 
 def view_of(cluster: Any, rpc_layer: str, device_filters: Any) -> contract.View:
     """Make the view, at epoch 0 and without names; the arguments are those of ``from_spec``."""
-    jobs = ClusterSpec(ClusterSpec(cluster)).as_dict()  # twice: a copy has text for bytes
+    try:
+        jobs = ClusterSpec(ClusterSpec(cluster)).as_dict()  # twice: a copy has text for bytes
+        filters = filters_by_task(device_filters)
+    except TFClusterError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:  # such as a number that is too long for a message
+        raise ArgumentValueError(str(error)) from error
     return contract.View(
         name="",
         namespace="",
@@ -21,6 +28,6 @@ def view_of(cluster: Any, rpc_layer: str, device_filters: Any) -> contract.View:
         jobs={job: tuple(tasks) if isinstance(tasks, list) else tasks for job, tasks in jobs.items()},
         device_filters={
             job: tuple(contract.FilterRange(index, index + 1, texts) for index, texts in tasks.items() if texts)
-            for job, tasks in filters_by_task(device_filters).items()
+            for job, tasks in filters.items()
         },
     )

@@ -117,7 +117,7 @@ def test_texts_stay_texts():
     [
         *((text, "no TFJob found in f") for text in ("", "# nothing\n---\n", "words", "- a\n- b\n", "kind: Pod\n")),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
-        (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
+        (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" is in one object twice'),
         ("kind: TFJob\nspec: {{ .Values.x }}\n", "f:2: "),
     ],
 )

@@ -89,7 +89,7 @@ def test_json_documents_follow_each_other(read):
     ("text", "problem"),
     [
         ("kind: A\n\tb: c", "indent with spaces"),
-        ("kind: A\nx: 1\nkind: B", '3: the key "kind" stands twice'),
+        ("kind: A\nx: 1\nkind: B", '3: the key "kind" is in one object twice'),
         ("kind: A\nx: [1, 2", "did not find expected ',' or ']'"),
         ("kind: A\n---\n- b", "3: this is not an object"),
         ("kind: List\nitems:\n- kind: A\n- 3", "4: items[1] is not an object"),

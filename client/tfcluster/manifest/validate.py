@@ -240,7 +240,7 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
             what = (
                 ", ".join(f"{key} {brief(one)}" for key, one in zip(keys, same, strict=True)) if keys else brief(item)
             )
-            yield _error_at(index, f"{what} stands twice in the list: take one out")
+            yield _error_at(index, f"{what} is in the list twice: remove one")
         seen.add(name)
 
 

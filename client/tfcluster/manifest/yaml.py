@@ -161,7 +161,7 @@ class _Reader:
                 continue
             name = self._key(key)
             if name in seen:
-                raise _problem(key, f'the key "{name}" stands twice in one object: take one out')
+                raise _problem(key, f'the key "{name}" is in one object twice: remove one')
             seen.add(name)
         self._loader.flatten_mapping(node)
         return {self._key(key): self.value(value) for key, value in node.value}

@@ -46,28 +46,23 @@ class KubernetesViews:
         self._namespace = given or default
 
     def view(self) -> contract.View:
-        client = _client()
         if self._api is None:
             self._api, _ = self._connect()
-        selector = f"{_GROUP}/cluster={self._name},{_GROUP}/job"
-        found = self._ask(
-            lambda: client.CoreV1Api(self._api).list_namespaced_config_map(
-                self._namespace, label_selector=selector, _request_timeout=_REQUEST_TIMEOUT
-            ),
-            f"list ConfigMaps in namespace {self._namespace}",
-        )
-        try:
-            # A cluster that was deleted and created again under its name has other views; the old ones go soon.
-            by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
-            ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
-            views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
-        except (AttributeError, TypeError, ValueError) as error:
-            if isinstance(error, errors.ViewError):
-                raise
-            raise self._misunderstood(error) from error
+        views = self._ask(self._published, f"list ConfigMaps in namespace {self._namespace}")
         if not views:
             raise self._no_views()
         return fullest(views)
+
+    def _published(self) -> list[contract.View]:
+        selector = f"{_GROUP}/cluster={self._name},{_GROUP}/job"
+        api = _client().CoreV1Api(self._api)
+        found = api.list_namespaced_config_map(
+            self._namespace, label_selector=selector, _request_timeout=_REQUEST_TIMEOUT
+        )
+        # A cluster that was deleted and created again under its name has other views; the old ones go soon.
+        by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
+        ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
+        return [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
 
     def _owner(self, config_map: Any) -> Any:
         owners = config_map.metadata.owner_references or []
@@ -104,6 +99,8 @@ class KubernetesViews:
     def _ask(self, request: Callable[[], Any], what: str) -> Any:
         try:
             return request()
+        except errors.ViewError:
+            raise
         except importlib.import_module("kubernetes.client.exceptions").ApiException as error:
             raise self._refused(error, what) from error
         except (OSError, importlib.import_module("urllib3").exceptions.HTTPError) as error:
@@ -112,13 +109,10 @@ class KubernetesViews:
                 "is this the right kubeconfig and context, and is the network up?"
             ) from error
         except Exception as error:  # the client raises whatever its reading of an odd answer meets
-            raise self._misunderstood(error) from error
-
-    def _misunderstood(self, error: Exception) -> errors.KubernetesUnreachableError:
-        return errors.KubernetesUnreachableError(
-            f"{self._api.configuration.host} answers what no API server of Kubernetes does ({type(error).__name__}: "
-            f"{str(error)[:200]}): is it one, or does a proxy change its answers?"
-        )
+            raise errors.KubernetesUnreachableError(
+                f"{self._api.configuration.host} answers what no API server of Kubernetes does "
+                f"({type(error).__name__}: {str(error)[:200]}): is it one, or does a proxy change its answers?"
+            ) from error
 
     def _refused(self, error: Any, what: str) -> errors.KubernetesError:
         if error.status in (401, 403):

@@ -75,16 +75,20 @@ async def test_delivery_lasts_from_the_edit_until_the_last_pod_is_notified(gate:
 
 
 @behind_a_gate
-async def test_epochs_are_counted_once_by_an_operator_that_takes_over(gate: Gate):
+async def test_epochs_and_the_end_are_counted_once_by_an_operator_that_takes_over(gate: Gate):
     first = measured(gate)
     await gate.world.operator.restart()
     await gate.come_up()
     gate.world.edit({"jobs": {"worker": {"replicas": 3}}})
     await gate.world.await_silence(10.0)
+    gate.world.nodes.exit(f"{CLUSTER}-chief-0", 0)
+    await gate.world.await_silence(10.0)
     then = measured(gate)
     await gate.world.operator.restart()
     await gate.world.await_silence(10.0)
     assert [grown(one, "tfcluster_epochs_total") for one in (first, then)] == [{(): 2}, {}]
+    ended = [grown(one, "tfcluster_clusters_finished_total") for one in (first, then)]
+    assert ended == [{("TasksSucceeded",): 1}, {}]
 
 
 @behind_a_gate

@@ -83,6 +83,8 @@ async def test_epochs_and_the_end_are_counted_once_by_an_operator_that_takes_ove
     await gate.world.await_silence(10.0)
     gate.world.nodes.exit(f"{CLUSTER}-chief-0", 0)
     await gate.world.await_silence(10.0)
+    gate.world.edit({"backoffLimit": 3})  # the status is written again
+    await gate.world.await_silence(10.0)
     then = measured(gate)
     await gate.world.operator.restart()
     await gate.world.await_silence(10.0)

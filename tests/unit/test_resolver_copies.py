@@ -217,3 +217,20 @@ async def test_unused_copies_are_deleted_hourly(world: World) -> None:
     world.remove("tfclusters", CLUSTER)
     await world.await_silence(3700.0)
     assert set(copies(world)) == {protected, forged}
+
+
+@within(simulated)
+async def test_no_pod_mounts_a_copy_that_admission_changed(world: World) -> None:
+    created: list[str] = []
+
+    def admit(asked: Admission) -> None:
+        if asked.verb == "create" and asked.object is not None and asked.resource in {"configmaps", "pods"}:
+            created.append(asked.object["metadata"]["name"])
+            if created[-1] == RESOLVER:
+                asked.object["data"] = {"injected.py": "import os"}
+
+    world.kube.admission.append(admit)
+    world.declare({"jobs": {"worker": job(1)}})
+    assert await world.await_quiet(lambda world: said(world, "Ready") == ("False", "ResolverUntrusted"), SOON)
+    assert RESOLVER in created
+    assert f"{CLUSTER}-worker-0" not in created

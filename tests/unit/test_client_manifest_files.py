@@ -85,6 +85,9 @@ def test_json_documents_follow_each_other(read):
     assert [(one.kind, one.line) for one in (first, second)] == [("A", 1), ("B", 3)]
 
 
+GROWING = "a: &a0 x\n" + "".join(f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -95,6 +98,7 @@ def test_json_documents_follow_each_other(read):
         ("kind: List\nitems:\n- kind: A\n- 3", "4: items[1] is not an object"),
         ("a: &a [*a]", "nested too deep"),
         ("a: *b", "undefined alias"),
+        (GROWING, "aliases expand it"),
         ("a:\n  b: .nan", "2: .nan is not a number in JSON"),
         ("a: !!binary aGVsbG8=", "is not a JSON type"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),

@@ -15,7 +15,7 @@ from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.plan.actions import Create
 
 DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
-#: Where the schema has a map, the key that is filled in; the first container is that of the template.
+#: The key for a map of the schema, by the name of its field.
 KEYS = {"jobs": "worker", "taskDeviceFilters": "0"}
 ODD: tuple[Any, ...] = ("", "٣", -1, 1.5, 10**30, True, [], {}, [None], {"x": 5}, None)
 #: Deeper fields of containers and volumes are Kubernetes' own, and copied as they are.
@@ -40,7 +40,7 @@ def every_path() -> list[tuple[Any, ...]]:
 
 
 def body_with(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    """Return a TFCluster with this value at a path; parents that are missing are made."""
+    """Build a TFCluster with this value at a path, and the missing parents."""
     body = copy.deepcopy(make_body({"worker": 1}))
     found: Any = body
     for part, after in itertools.pairwise(path):

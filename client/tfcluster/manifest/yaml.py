@@ -11,11 +11,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 Object = dict[str, Any]
+
+#: Aliases in aliases grow by powers: a file of a few lines could fill the memory.
+_MOST_VALUES: Final = 1_000_000
 
 
 class ProblemError(Exception):
@@ -129,6 +132,12 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
         raise ProblemError(1, f"it is not YAML: {error}") from error
 
 
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [value for _, value in node.value]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
 def _words_of(error: yaml.MarkedYAMLError) -> str:
     words = f"it is not YAML: {error.problem or error.context}"
     if "tab character" in words or "'\\t'" in words:
@@ -143,6 +152,8 @@ class _Reader:
         self._loader = loader
         #: The value of each node: an alias is the node that it names.
         self._read: dict[int, Any] = {}
+        #: How many values each node is with its aliases written out, as JSON has them.
+        self._sizes: dict[int, int] = {}
 
     def value(self, node: yaml.Node) -> Any:
         if id(node) not in self._read:
@@ -152,6 +163,9 @@ class _Reader:
                 self._read[id(node)] = [self.value(one) for one in node.value]
             else:
                 self._read[id(node)] = self._scalar(node)
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in _inside(node))
+            if self._sizes[id(node)] > _MOST_VALUES:
+                raise _problem(node, f"its aliases expand it to more than {_MOST_VALUES:,} values")
         return self._read[id(node)]
 
     def _mapping(self, node: yaml.MappingNode) -> Object:

@@ -112,7 +112,7 @@ def uid_of(body: Object) -> str:
     return str(body["metadata"]["uid"])
 
 
-def reborn(name: str) -> ConflictError:
+def recreated_error(name: str) -> ConflictError:
     words = f"{name} was deleted and created again"
     return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
 
@@ -131,6 +131,6 @@ def change_cluster(
             body = api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
     except RefusedError as error:
         if error.status == _INVALID and "metadata.uid" in str(error):
-            raise reborn(about["name"]) from error
+            raise recreated_error(about["name"]) from error
         raise
     return body

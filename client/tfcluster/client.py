@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from tfcluster.apply import Applying, change_cluster, check, reborn, uid_of
+from tfcluster.apply import Applying, change_cluster, check, recreated_error, uid_of
 from tfcluster.changes import restart, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, NotFoundError
 from tfcluster.events import Event, cluster_events
@@ -345,7 +345,7 @@ class Client:
         """Return a TFCluster; raises ConflictError if its UID is another one."""
         body = self.get(name, namespace)
         if uid and uid_of(body) != uid:
-            raise reborn(name)
+            raise recreated_error(name)
         return body
 
     def delete(

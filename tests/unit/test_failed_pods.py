@@ -12,7 +12,7 @@ from tfcluster_operator.life.roster import Stage
 from tfcluster_operator.life.succession import succession_of
 from tfcluster_operator.plan.actions import Create, Finding
 from tfcluster_operator.plan.holds import Hold, Holds
-from tfcluster_operator.plan.story import pods_gate
+from tfcluster_operator.plan.story import gate_of
 
 FIRST = "demo-worker-0"
 FULL = "Pod x: exceeded quota: few, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"
@@ -118,7 +118,7 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
 
     def planned(message):
         hold = Hold(1, world.now - 1.0, Finding(reasons.REJECTED, message))
-        world.holds = Holds({pods_gate("worker"): hold})
+        world.holds = Holds({gate_of("pods", "worker"): hold})
         return world.plan(cluster).actions
 
     assert [type(one) for one in planned("Pod x: violates PodSecurity")] == [Create]
@@ -140,7 +140,7 @@ def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
         world.pod_ends(FIRST, "Failed")
     world.now += world.plan(cluster).wake_after
     if obstacle != "a sidecar runs on":
-        world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
+        world.holds = Holds({gate_of("pods", "worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
     (action,) = world.plan(cluster).actions
     assert (action.name, bool(action.replaces)) == (FIRST, True)
 

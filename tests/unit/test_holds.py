@@ -11,10 +11,10 @@ from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Delete, Finding, Patch
 from tfcluster_operator.plan.holds import Holds
-from tfcluster_operator.plan.story import SERVICE, object_gate, pods_gate, views_gate
+from tfcluster_operator.plan.story import SERVICE, gate_of
 
 QUOTA = Finding(reasons.REJECTED, "Pod demo-worker-0: exceeded quota")
-GATE = pods_gate("worker")
+GATE = gate_of("pods", "worker")
 
 
 def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
@@ -54,8 +54,8 @@ def test_gate_that_let_something_pass_is_forgotten():
 
 
 def test_other_gates_are_open():
-    assert refused(5).closed(pods_gate("ps"), NOW) is None
-    assert refused(5).tried(views_gate("worker")) == 0
+    assert refused(5).closed(gate_of("pods", "ps"), NOW) is None
+    assert refused(5).tried(gate_of("views", "worker")) == 0
 
 
 def test_lifted_gates_are_open_and_remember():
@@ -89,7 +89,7 @@ def test_lost_pods_come_before_new_ones(finding, created):
     cluster = make_cluster({"worker": 3, "ps": 2, "chief": 1}, generation=2)
     lose(world, "demo-ps-0", "demo-worker-0")
     if finding:
-        world.holds = refused(1, gate=pods_gate("ps"), finding=finding).lifted(world.now)
+        world.holds = refused(1, gate=gate_of("pods", "ps"), finding=finding).lifted(world.now)
     assert names(cluster, world) == created
 
 
@@ -97,9 +97,9 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
     world = settled(make_cluster({"ps": 1, "worker": 1}))
     cluster = make_cluster({"ps": 1, "worker": 2}, generation=2)
     lose(world, "demo-ps-0")
-    world.holds = refused(1, gate=pods_gate("ps"))
+    world.holds = refused(1, gate=gate_of("pods", "ps"))
     assert names(cluster, world) == []
-    world.holds = refused(1, gate=pods_gate("ps"), finding=DENIED)
+    world.holds = refused(1, gate=gate_of("pods", "ps"), finding=DENIED)
     assert names(cluster, world) == ["demo-worker-1"]
 
 
@@ -126,9 +126,9 @@ def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
     ("gate", "created"),
     [
         (SERVICE, []),
-        (views_gate("worker"), ["demo-chief-0"]),
-        (pods_gate("chief"), ["demo-worker-0"]),
-        (object_gate("Pod", "demo-worker-0"), ["demo-chief-0", "demo-worker-0"]),
+        (gate_of("views", "worker"), ["demo-chief-0"]),
+        (gate_of("pods", "chief"), ["demo-worker-0"]),
+        (gate_of("Pod", "demo-worker-0"), ["demo-chief-0", "demo-worker-0"]),
     ],
 )
 def test_each_gate_has_those_that_need_it(gate, created):
@@ -170,8 +170,8 @@ def test_repeated_repair_backs_off(times, pause):
     if pause is None:
         assert found is None
     else:
-        assert (found[0], found[1].reason) == (pause, reasons.CONFLICTING_WRITES)
-        assert f"Service demo was corrected {times} times" in found[1].message
+        assert (found.until - NOW, found.finding.reason) == (pause, reasons.CONFLICTING_WRITES)
+        assert f"Service demo was corrected {times} times" in found.finding.message
         assert repaired(times).truce(REPAIR, NOW + pause) is None
 
 
@@ -179,8 +179,8 @@ def test_repeated_repair_backs_off(times, pause):
 def test_contested_repair_is_reported_as_doubtful(times, told):
     """It can be reverted already, without an event: the status says so until the next attempt finds it intact."""
     found = repaired(times)
-    assert [seconds for seconds, _ in found.doubts(NOW)] == told
-    assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONFLICTING_WRITES}
+    assert [hold.pause for hold in found.doubts(NOW)] == told
+    assert {hold.finding.reason for hold in found.doubts(NOW)} <= {reasons.CONFLICTING_WRITES}
     assert list(found.doubts(NOW + 1.0)) == []
 
 
@@ -204,13 +204,13 @@ RECREATE = Delete("Service", "demo", "uid", reasons.RECREATED)
 )
 def test_repair_back_off_is_per_change_and_object(before, action, pause):
     found = before.truce(action, NOW)
-    assert (found and (found[0], found[1].reason)) == (pause and (pause, reasons.CONFLICTING_WRITES))
+    assert (found and (found.until - NOW, found.finding.reason)) == (pause and (pause, reasons.CONFLICTING_WRITES))
 
 
-@pytest.mark.parametrize(("later", "forgotten"), [(599.0, False), (600.0, True)])
+@pytest.mark.parametrize(("later", "forgotten"), [(607.0, False), (608.0, True)])
 def test_repair_conflict_is_forgotten_after_ten_minutes(later, forgotten):
     found = repaired(5).after({}, (), (), NOW + later)
-    assert (found.quarrels == {}) is forgotten
+    assert (found.gates == {}) is forgotten
 
 
 def test_writes_other_than_repairs_do_not_back_off():

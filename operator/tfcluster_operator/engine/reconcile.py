@@ -211,14 +211,14 @@ class Reconciler:
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
-        findings = (*planned.findings, *refused, *(finding for _, finding in doubts))
+        findings = (*planned.findings, *refused, *(hold.finding for hold in doubts))
         status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
         _demand_another_pass(planned, outcome, unwritten=unwritten)
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
-        waits = (*waits, *(seconds for seconds, _ in doubts))
+        waits = (*waits, *(hold.pause for hold in doubts))
         # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
         blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None

@@ -21,9 +21,9 @@ from tfcluster_operator.life.roster import Holder, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import QuotaRequest, Workload, change_of
 from tfcluster_operator.objects.workload import build as build_workload
-from tfcluster_operator.plan.actions import Create, Delete, Finding, Patch
+from tfcluster_operator.plan.actions import Create, Finding
 from tfcluster_operator.plan.objects import obstacle_of
-from tfcluster_operator.plan.story import Story, object_gate, placement_gate
+from tfcluster_operator.plan.story import Story, gate_of
 
 #: Seconds until the operator checks again for a queue API that the API server does not serve.
 _LOOK_FOR_QUEUES_AGAIN: Final = 20.0
@@ -109,7 +109,7 @@ def _finish(claims: Sequence[Claim], known: Ledger, now: float, story: Story) ->
 
 def _give_back(claims: Iterable[Claim], story: Story) -> None:
     for claim in claims:
-        _delete(claim, story)
+        story.delete(claim.workload, reasons.UNUSED)
 
 
 def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
@@ -130,7 +130,7 @@ def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
 
 
 def _create(roster: Roster, wanted: QuotaRequest, story: Story) -> None:
-    gate, held = object_gate("Workload", wanted.name), roster.held(Workload, wanted.name)
+    gate, held = gate_of("Workload", wanted.name), roster.held(Workload, wanted.name)
     story.needed.add(gate)
     if held.holder is not Holder.NOBODY:
         story.close(gate, obstacle_of(held))
@@ -144,16 +144,16 @@ def _create(roster: Roster, wanted: QuotaRequest, story: Story) -> None:
 def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None:
     """Correct a claim that does not have quota, or cannot use it."""
     workload = claim.workload
-    story.needed.add(object_gate("Workload", wanted.name))
+    story.needed.add(gate_of("Workload", wanted.name))
     story.wait(_waits(workload))
     if workload.is_true("Finished"):
-        _delete(claim, story)
+        story.delete(claim.workload, reasons.UNUSED)
     elif workload.granted is not None:
         if workload.is_true("Evicted") or not workload.active:
             _clear(claim, now, story)
     elif claim.workload.spec.priority_class_ref.name != wanted.priority_class:
         # The priority value was stored with the claim, and belongs to another class.
-        _delete(claim, story)
+        story.delete(claim.workload, reasons.UNUSED)
     elif change := change_of(wanted, workload):
         _patch(claim, _dated(change, now), story)
     elif workload.unjudged:
@@ -201,7 +201,7 @@ def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:
         if next_one is not None and lacking:
             _renew(next_one, wanted_claim(declared, next_one.number, lacking), now, story)
         elif next_one is not None:
-            _delete(next_one, story)
+            story.delete(next_one.workload, reasons.UNUSED)
         elif lacking:
             number = 1 + max(claim.number for claim in standing.holding)
             _create(roster, wanted_claim(declared, number, lacking), story)
@@ -228,7 +228,7 @@ def _shrink(roster: Roster, story: Story) -> None:
         for name, count in taken.items():
             excess[name] -= count
         if claim.number and all(taken.get(name, 0) == count for name, count in claim.count.items()):
-            _delete(claim, story)
+            story.delete(claim.workload, reasons.UNUSED)
         else:
             _reclaim(claim, taken, story)
 
@@ -257,35 +257,14 @@ def _tell_of_missing_flavors(roster: Roster, story: Story) -> None:
             f"the quota of job {job} is from ResourceFlavor {', '.join(flavors)}, which the operator cannot read{why}: "
             "its pods need the node labels of that flavor"
         )
-        story.close(placement_gate(job), Finding(reasons.QUEUE_UNAVAILABLE, message))
+        story.close(gate_of("placement", job), Finding(reasons.QUEUE_UNAVAILABLE, message))
         story.wake_after.append(_LOOK_FOR_QUEUES_AGAIN)
 
 
-def _delete(claim: Claim, story: Story) -> None:
-    meta = claim.workload.meta
-    delete = Delete("Workload", meta.name, meta.uid, reasons.UNUSED)
-    story.do("free", delete, gate=object_gate("Workload", meta.name))
-
-
 def _patch(
-    claim: Claim,
-    change: Mapping[str, Any],
-    story: Story,
-    *,
-    subresource: str = "",
-    reason: str = reasons.QUOTA_REQUEST_CHANGED,
+    claim: Claim, change: Mapping[str, Any], story: Story, *, reason: str = reasons.QUOTA_REQUEST_CHANGED, **more: Any
 ) -> None:
-    meta = claim.workload.meta
-    patch = Patch(
-        "Workload",
-        meta.name,
-        meta.uid,
-        change,
-        reason,
-        subresource=subresource,
-        version=str(meta.version),
-    )
-    story.do("free", patch, gate=object_gate("Workload", meta.name))
+    story.patch(claim.workload, change, reason, version=str(claim.workload.meta.version), **more)
 
 
 class _Saying(NamedTuple):

@@ -9,8 +9,8 @@ from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life.roster import Place, Roster
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_operator.plan.actions import EVIDENCE, Delete, Patch
-from tfcluster_operator.plan.story import EXCEEDED_QUOTA, Story, object_gate, pods_gate
+from tfcluster_operator.plan.actions import EVIDENCE
+from tfcluster_operator.plan.story import EXCEEDED_QUOTA, Story, gate_of
 
 #: Parts of the API server's message if a quota counts ended pods, too.
 _QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
@@ -37,20 +37,17 @@ def gives_way(roster: Roster, place: Place, story: Story) -> bool:
 
 def keep(roster: Roster, place: Place, pod: Pod, story: Story) -> None:
     """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
-    if (change := _marking(roster, place, pod)) is not None:
-        patch = Patch("Pod", pod.meta.name, pod.meta.uid, change, reasons.POD_KEPT)
-        story.do("replace", patch, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+    story.patch(pod, _marking(roster, place, pod), reasons.POD_KEPT, phase="replace", needs=(EVIDENCE,))
 
 
 def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
     kept = [pod for pod in place.kept if not pod.meta.terminating]
     beyond = max(0, len(kept) - _limit(roster, place.task, story))
     for number, pod in enumerate(kept):
-        name, gate = pod.meta.name, object_gate("Pod", pod.meta.name)
         if number < beyond:
-            story.do("free", Delete("Pod", name, pod.meta.uid, reasons.HISTORY_LIMIT), gate=gate)
-        elif (change := _marking(roster, place, pod)) is not None:
-            story.do("tell", Patch("Pod", name, pod.meta.uid, change, reasons.REPAIRED), gate=gate)
+            story.delete(pod, reasons.HISTORY_LIMIT)
+        else:
+            story.patch(pod, _marking(roster, place, pod), reasons.REPAIRED, phase="tell")
 
 
 def _limit(roster: Roster, task: Task, story: Story) -> int:
@@ -59,7 +56,7 @@ def _limit(roster: Roster, task: Task, story: Story) -> int:
 
 
 def _is_full(roster: Roster, story: Story) -> bool:
-    told = (story.refusal(pods_gate(job.name)) for job in roster.cluster.jobs)
+    told = (story.refusal(gate_of("pods", job.name)) for job in roster.cluster.jobs)
     return any(all(words in message for words in _QUOTA_OF_ALL_PODS) for message in told)
 
 

@@ -19,8 +19,8 @@ from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gat
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 #: The longest while an API server that checks owner references does not find our new CRD; this ends by itself.
-_IN_VIEW_OF_A_NEW_KIND: Final = 4.0
-_NEW_KIND: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
+_LONGEST_OF_A_NEW_CRD: Final = 4.0
+_NEW_CRD: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
 #: This number of repairs in a row is immediate; after that another writer keeps reverting them.
 _PATIENCE: Final = 2
 _LONGEST_TRUCE: Final = 300.0
@@ -42,32 +42,15 @@ _REPAIRS: Final = frozenset(
 class Hold:
     """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
 
-    ``pause`` is the back-off in seconds; it is 0 after an event that can let the rejected write succeed.
+    ``pause`` is the back-off in seconds; it is 0 after an event that can let the rejected write succeed.  ``repair``
+    identifies a repair that another writer reverts, and is "" for a rejection.
     """
 
     times: int
     until: float
     finding: Finding
     pause: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Quarrel:
-    """A repeated repair: what it was, how often in a row, and when last."""
-
-    what: str
-    times: int
-    last: float
-
-    @property
-    def next_try(self) -> float:
-        """When it is repeated, if necessary."""
-        return self.last + min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (self.times - _PATIENCE))
-
-    def finding(self, name: str) -> Finding:
-        """Return what is wrong with the object of this name."""
-        message = f"{name} was corrected {self.times} times and changed back each time: find the other writer"
-        return Finding(reasons.CONFLICTING_WRITES, message, gate=name)
+    repair: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +58,6 @@ class Holds:
     """The gates that rejections closed, and the repairs that another writer reverts."""
 
     gates: Mapping[Gate, Hold] = field(default_factory=dict)
-    quarrels: Mapping[str, Quarrel] = field(default_factory=dict)
 
     def closed(self, gate: Gate, now: float) -> Hold | None:
         """Return the hold on a gate that is still closed."""
@@ -87,25 +69,21 @@ class Holds:
         hold = self.gates.get(gate)
         return hold.times if hold is not None else 0
 
-    def truce(self, action: Action, now: float) -> tuple[float, Finding] | None:
-        """Return the back-off (seconds) of a repair that another writer reverts each time, or None."""
-        what, name = _repair(action)
-        known = self.quarrels.get(name)
-        if known is None or known.what != what or known.times < _PATIENCE:
-            return None
-        left = known.next_try - now
-        return None if left <= 0 else (left, known.finding(name))
+    def truce(self, action: Action, now: float) -> Hold | None:
+        """Return the hold on a repair that another writer reverts each time."""
+        hold = self.closed(_repair_gate(action), now)
+        return hold if hold is not None and hold.repair == _repair(action) else None
 
     def told(self, refused: Mapping[Gate, Finding]) -> Iterator[Finding]:
         """Return the findings of the gates that were closed; the old message if only the task differs."""
         for gate, finding in refused.items():
             yield self.gates[gate].finding if gate in self.gates else finding
 
-    def doubts(self, now: float) -> Iterator[tuple[float, Finding]]:
-        """Return the repairs that were just repeated and might be reverted again, each with its next try."""
-        for name, quarrel in self.quarrels.items():
-            if quarrel.times > _PATIENCE and quarrel.last == now:
-                yield quarrel.next_try - now, quarrel.finding(name)
+    def doubts(self, now: float) -> Iterator[Hold]:
+        """Return the repairs that were just repeated and might be reverted again."""
+        for hold in self.gates.values():
+            if hold.repair and hold.times > _PATIENCE and hold.until == now + hold.pause:
+                yield hold
 
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
@@ -123,28 +101,30 @@ class Holds:
             # If only another task was tried, this is not worth another write of the status.
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
-            longest = _IN_VIEW_OF_A_NEW_KIND if _NEW_KIND in finding.message else LONGEST_PAUSE
+            longest = _LONGEST_OF_A_NEW_CRD if _NEW_CRD in finding.message else LONGEST_PAUSE
             # The API server recounts a quota some seconds after a pod is deleted, which lifts holds: a rejection before
             # that does not indicate how long rejections will continue.
             pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE
             gates[gate] = Hold(times, now + pause, told, pause)
-        quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
         for action in done:
-            what, name = _repair(action)
-            if what:
-                known = quarrels.get(name)
-                times = known.times + 1 if known is not None and known.what == what else 1
-                quarrels[name] = Quarrel(what, times, now)
-        return Holds(gates, quarrels)
+            if repair := _repair(action):
+                gate = _repair_gate(action)
+                known = gates.get(gate)
+                times = known.times + 1 if known is not None and known.repair == repair else 1
+                pause = 0.0 if times < _PATIENCE else min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (times - _PATIENCE))
+                gates[gate] = Hold(times, now + pause, _conflict(action, times), pause, repair)
+        return Holds(gates)
 
     def lifted(self, now: float) -> Holds:
         """Return the holds after an event that can let rejected writes succeed: an edit, a deleted pod.
 
         If a write is still rejected, it is tried again after short back-offs that grow again, as carefully as before.
         """
-        return replace(
-            self,
-            gates={gate: replace(hold, until=min(hold.until, now), pause=0.0) for gate, hold in self.gates.items()},
+        return Holds(
+            {
+                gate: hold if hold.repair else replace(hold, until=min(hold.until, now), pause=0.0)
+                for gate, hold in self.gates.items()
+            }
         )
 
 
@@ -152,18 +132,26 @@ def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
     return _NUMBERS.sub("", one.message) == _NUMBERS.sub("", other.message) and one.reason == other.reason
 
 
-def _repair(action: Action) -> tuple[str, str]:
-    """Return the kind of a repair and its object, ("", "") if an action is not a repair."""
-    about = f"{action.kind} {action.name}"
+def _repair_gate(action: Action) -> Gate:
+    return f"repair of {action.kind} {action.name}"
+
+
+def _conflict(action: Action, times: int) -> Finding:
+    name = f"{action.kind} {action.name}"
+    message = f"{name} was corrected {times} times and changed back each time: find the other writer"
+    return Finding(reasons.CONFLICTING_WRITES, message, gate=name)
+
+
+def _repair(action: Action) -> str:
+    """Return what a repair does, "" if an action is not a repair."""
     match action:
         case Patch(reason=reasons.READINESS_REPORTED, change=change):
-            # The time in it differs each time.
-            return digest(_NUMBERS.sub("", repr(change))), about
+            return digest(_NUMBERS.sub("", repr(change)))  # the time in it differs each time
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
-            return digest(repr(change)), about
+            return digest(repr(change))
         case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:
-            return f"{reason} {toward}", about
+            return f"{reason} {toward}"
         case Create(reason=reason, task=None) if reason in _REPAIRS:
-            return reason, about
+            return reason
         case _:
-            return "", ""
+            return ""

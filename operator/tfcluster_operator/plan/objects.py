@@ -27,16 +27,7 @@ from tfcluster_operator.objects.network_policy import NetworkPolicy
 from tfcluster_operator.objects.pod_group import PodGroup
 from tfcluster_operator.objects.service import Service
 from tfcluster_operator.plan.actions import Build, Create, Delete, Finding, Gate, Patch
-from tfcluster_operator.plan.story import (
-    ISOLATION,
-    RESOLVER,
-    SERVICE,
-    Story,
-    gang_gate,
-    object_gate,
-    tf_config_gate,
-    views_gate,
-)
+from tfcluster_operator.plan.story import ISOLATION, RESOLVER, SERVICE, Story, gate_of
 
 #: Seconds until the operator checks again for a PodGroup API that the API server does not serve.
 _LOOK_FOR_GROUPS_AGAIN: Final = 20.0
@@ -72,7 +63,7 @@ def plan_policies(roster: Roster, story: Story) -> None:
 
 def policy_gate(name: str) -> Gate:
     """Return the gate that is closed while a NetworkPolicy does not exist or differs."""
-    return object_gate(NetworkPolicy.KIND, name)
+    return gate_of(NetworkPolicy.KIND, name)
 
 
 def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
@@ -93,7 +84,7 @@ def plan_budgets(roster: Roster, story: Story) -> None:
         held = roster.held(DisruptionBudget, naming.budget_name(cluster.name, job.name))
         spec = disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
         change = disruption_budget.change(cluster, job, spec, held.own) if held.own else None
-        build, gate = partial(disruption_budget.build, cluster, job, spec), object_gate(held.kind, held.name)
+        build, gate = partial(disruption_budget.build, cluster, job, spec), gate_of(held.kind, held.name)
         _plan(held, build, change, story, gate=gate, changed=reasons.BUDGET_CHANGED)
         names.add(held.name)
     for one in roster.ours(DisruptionBudget):
@@ -113,7 +104,7 @@ def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
     for gang in gangs.values():
         if lacking:
             if not gang.placed:
-                story.close(gang_gate(gang.name), _no_gangs(_scheduler_of(roster), lacking))
+                story.close(gate_of("gang", gang.name), _no_gangs(_scheduler_of(roster), lacking))
                 story.wake_after.append(_LOOK_FOR_GROUPS_AGAIN)
             continue
         _plan_group(roster, gang, story)
@@ -139,7 +130,7 @@ def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
             begun=gang.begun,
         )
     build = partial(pod_group.build, roster.cluster, gang.name, gang.job, gang.min_count, gang.priority_class)
-    _plan(held, build, change, story, gate=gang_gate(gang.name), unfit=unfit, changed=reasons.GANG_CHANGED)
+    _plan(held, build, change, story, gate=gate_of("gang", gang.name), unfit=unfit, changed=reasons.GANG_CHANGED)
 
 
 def _scheduler_of(roster: Roster) -> GangScheduler:
@@ -166,7 +157,7 @@ def _waits_for_places(gang: Gang, scheduler: GangScheduler) -> Finding:
 
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
     """Create the ConfigMap of one job's views, or publish changes to them."""
-    held, gate, job = roster.views(wanted.job), views_gate(wanted.job.name), wanted.job.name
+    held, gate, job = roster.views(wanted.job), gate_of("views", wanted.job.name), wanted.job.name
     if wanted.too_large:
         story.close(gate, _too_large(wanted))
         return
@@ -191,7 +182,7 @@ def _why_published(wanted: views.JobViews, existing: ConfigMap, change: Mapping[
 def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
     """Block new pods of a job whose TF_CONFIG is too long to start a program."""
     if wanted.tf_config_size > LARGEST_TF_CONFIG:
-        story.close(tf_config_gate(wanted.job.name), _tf_config_too_large(wanted))
+        story.close(gate_of("TF_CONFIG", wanted.job.name), _tf_config_too_large(wanted))
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:
@@ -243,7 +234,7 @@ def _plan(
     ``gate`` is closed while it does not exist; ``changed`` is the reason of an edit of its spec.  An edit with
     ``needs`` waits until these gates are open.
     """
-    its_own = object_gate(held.kind, held.name)
+    its_own = gate_of(held.kind, held.name)
     if held.holder is Holder.NOBODY:
         story.do("publish", Create(held.kind, held.name, created, build), gate=gate)
     elif (own := held.own) is None:
@@ -259,7 +250,7 @@ def _plan(
 
 def _free(one: Child, story: Story, *, reason: str = reasons.UNUSED, needs: tuple[Gate, ...] = ()) -> None:
     delete = Delete(one.KIND, one.meta.name, one.meta.uid, reason)
-    story.do("free", delete, gate=object_gate(one.KIND, one.meta.name), needs=needs)
+    story.do("free", delete, gate=gate_of(one.KIND, one.meta.name), needs=needs)
 
 
 def obstacle_of(held: Holding[Any]) -> Finding:

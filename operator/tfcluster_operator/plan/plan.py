@@ -22,7 +22,7 @@ from tfcluster_operator.life.stock import seconds_until_forgiven
 from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Patch, Plan
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
 from tfcluster_operator.plan.claims import plan_claims
 from tfcluster_operator.plan.history import plan_history
 from tfcluster_operator.plan.holds import Holds
@@ -37,7 +37,7 @@ from tfcluster_operator.plan.objects import (
     plan_surplus_objects,
     plan_tf_config,
 )
-from tfcluster_operator.plan.story import Story, object_gate
+from tfcluster_operator.plan.story import Story, gate_of
 from tfcluster_operator.plan.tasks import plan_job
 
 
@@ -83,8 +83,7 @@ def _plan_the_life(
     if roster.cluster.suspend:
         why = _why_suspended(roster)
         for pod in sorted(roster.staying(), key=_index_of, reverse=True):
-            delete = Delete("Pod", pod.meta.name, pod.meta.uid, why)
-            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+            story.delete(pod, why, needs=(EVIDENCE,))
     else:
         for pod in sorted(roster.surplus, key=_index_of, reverse=True):
             _plan_surplus_pod(roster, pod, now, story)
@@ -115,12 +114,11 @@ def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
     lift_budgets(roster, story)
     plan_gangs(roster, {}, story)
     for pod in departures.pods_to_clean(roster):
-        delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
-        story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+        story.delete(pod, reasons.CLEANED_UP, needs=(EVIDENCE,))
     if expired:
         name, uid = roster.cluster.name, roster.cluster.uid
         delete_all = Delete(naming.KIND, name, uid, reasons.TTL_EXPIRED)
-        story.do("free", delete_all, gate=object_gate(naming.KIND, name), needs=(EVIDENCE,))
+        story.do("free", delete_all, gate=gate_of(naming.KIND, name), needs=(EVIDENCE,))
 
 
 def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
@@ -129,26 +127,21 @@ def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
         if left is not None and left > 0:
             story.wake_after.append(left)
         elif left is not None:
-            delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.FORCED, force=True)
-            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=_what_an_end_needs(pod))
+            story.delete(pod, reasons.FORCED, needs=_what_an_end_needs(pod), force=True)
 
 
 def _plan_surplus_pod(roster: Roster, pod: Pod, now: float, story: Story) -> None:
-    name, uid = pod.meta.name, pod.meta.uid
     job = job_of(roster.cluster, pod)
     left, reason = departures.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)
-    gate = object_gate("Pod", name)
     # The quota was withdrawn for another workload, which waits for it.
     if job is None or left <= 0 or reason == reasons.QUOTA_WITHDRAWN:
-        story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
+        story.delete(pod, reason, needs=_what_an_end_needs(pod))
         return
     story.wake_after.append(left)
     since = departures.surplus_since(pod, now)
-    labels = naming.task_labels(roster.cluster.name, job.name, naming.index_of(name))
-    marks = {naming.ANNOTATION_SURPLUS_SINCE: str(int(since or now))}
-    if change := change_of(pod.meta, labels=labels, annotations=marks):
-        why = reasons.REPAIRED if since else reasons.DRAINING
-        story.do("free", Patch("Pod", name, uid, change, why), gate=gate)
+    labels = naming.task_labels(roster.cluster.name, job.name, _index_of(pod))
+    change = change_of(pod.meta, labels=labels, annotations={naming.ANNOTATION_SURPLUS_SINCE: str(int(since or now))})
+    story.patch(pod, change, reasons.REPAIRED if since else reasons.DRAINING)
 
 
 def _why_surplus(roster: Roster, pod: Pod) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.spec import CHIEF
+from tfcluster_operator.objects.base import Child
 from tfcluster_operator.plan.actions import (
     MOST_STEPS,
     PHASES,
@@ -31,39 +32,14 @@ ISOLATION: Final[Gate] = "isolation"
 RESOLVER: Final[Gate] = "resolver"
 
 
-def views_gate(job: str) -> Gate:
-    """Return the gate of everything that needs the views of a job."""
-    return f"views of {job}"
+def gate_of(of: str, name: str) -> Gate:
+    """Return the gate of one object of a kind, or of these parts of a job (or of a PodGroup).
 
-
-def pods_gate(job: str) -> Gate:
-    """Return the gate of the creation of a job's pods."""
-    return f"pods of {job}"
-
-
-def template_gate(job: str) -> Gate:
-    """Return the gate of the replacement of pods with an older template."""
-    return f"template of {job}"
-
-
-def tf_config_gate(job: str) -> Gate:
-    """Return the gate of new pods of a job while its TF_CONFIG is too long for an environment variable."""
-    return f"TF_CONFIG of {job}"
-
-
-def gang_gate(group: str) -> Gate:
-    """Return the gate of a gang's pods while its PodGroup does not exist."""
-    return f"gang {group}"
-
-
-def placement_gate(job: str) -> Gate:
-    """Return the gate of new pods of a job while the nodes that its queue allows are unknown."""
-    return f"placement of {job}"
-
-
-def object_gate(kind: str, name: str) -> Gate:
-    """Return the gate of further tries at one object only."""
-    return f"{kind} {name}"
+    ``views``, ``pods`` (their creation), ``template`` (the replacement of pods with an older one), ``TF_CONFIG`` (while
+    it is too long), ``placement`` (while the nodes that a queue allows are unknown), ``gang`` (while its PodGroup does
+    not exist).
+    """
+    return f"{of} {name}"
 
 
 class Story:
@@ -97,9 +73,32 @@ class Story:
             if not isinstance(action, Patch | Delete):
                 # An object that is not restored for now is missing.
                 self._closed.add(gate)
-            self.wait(replace(truce[1], gate=gate), truce[0])
+            self.wait(replace(truce.finding, gate=gate), truce.until - self._now)
         else:
             self._steps[phase].append(Step(action, gate, needs))
+
+    def delete(
+        self, child: Child, reason: str, *, phase: Phase = "free", needs: tuple[Gate, ...] = (), **more: Any
+    ) -> None:
+        """Plan to delete an object."""
+        kind, meta = child.KIND, child.meta
+        self.do(phase, Delete(kind, meta.name, meta.uid, reason, **more), gate=gate_of(kind, meta.name), needs=needs)
+
+    def patch(
+        self,
+        child: Child,
+        change: Mapping[str, Any] | None,
+        reason: str,
+        *,
+        phase: Phase = "free",
+        needs: tuple[Gate, ...] = (),
+        **more: Any,
+    ) -> None:
+        """Plan to change an object, if there is a change."""
+        kind, meta = child.KIND, child.meta
+        if change:
+            patch = Patch(kind, meta.name, meta.uid, change, reason, **more)
+            self.do(phase, patch, gate=gate_of(kind, meta.name), needs=needs)
 
     def wait(self, finding: Finding, seconds: float | None = None) -> None:
         """Note an obstacle that the operator cannot remove, and when to try again."""

@@ -20,21 +20,9 @@ from tfcluster_operator.objects.config_map import lasting
 from tfcluster_operator.objects.pod import Pod, change_of_pod
 from tfcluster_operator.objects.pod_group import name_for
 from tfcluster_operator.plan import history
-from tfcluster_operator.plan.actions import EVIDENCE, MOST_STEPS, Create, Delete, Finding, Gate, Patch, Try
+from tfcluster_operator.plan.actions import EVIDENCE, MOST_STEPS, Create, Finding, Gate, Try
 from tfcluster_operator.plan.objects import obstacle, policy_gate
-from tfcluster_operator.plan.story import (
-    ISOLATION,
-    RESOLVER,
-    SERVICE,
-    Story,
-    gang_gate,
-    object_gate,
-    placement_gate,
-    pods_gate,
-    template_gate,
-    tf_config_gate,
-    views_gate,
-)
+from tfcluster_operator.plan.story import ISOLATION, RESOLVER, SERVICE, Story, gate_of
 
 
 class _Case(NamedTuple):
@@ -100,7 +88,7 @@ def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[st
     if chosen and (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
         build = partial(_build, roster, job_views, outdated.task, name=outdated.name, view_digest="", attempt=0)
         trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
-        story.do("tell", trial, gate=template_gate(job.name), needs=(tf_config_gate(job.name),))
+        story.do("tell", trial, gate=gate_of("template", job.name), needs=(gate_of("TF_CONFIG", job.name),))
     return frozenset(pod.meta.uid for pod in chosen)
 
 
@@ -138,7 +126,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
     if awaited := start_order.awaited_jobs(roster, job, known):
         story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
         return
-    gate, needs, group = pods_gate(job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
+    gate, needs, group = gate_of("pods", job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
     # After a rejection try another task first: a problem of one task must not stop the others.
     first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
     room = MOST_STEPS
@@ -172,7 +160,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
-    of_job = views_gate(job), tf_config_gate(job), placement_gate(job)
+    of_job = (gate_of(of, job) for of in ("views", "TF_CONFIG", "placement"))
     return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
 
 
@@ -182,7 +170,7 @@ def _group_to_join(gang: Gang | None) -> str:
 
 
 def _what_a_member_needs(group: str) -> tuple[Gate, ...]:
-    return (gang_gate(group),) if group else ()
+    return (gate_of("gang", group),) if group else ()
 
 
 def _create(
@@ -232,7 +220,7 @@ def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
     # No running pod is deleted before the API server has validated its replacement.
     job = case.place.task.job
-    gates = (template_gate(job.name), tf_config_gate(job.name))
+    gates = (gate_of("template", job.name), gate_of("TF_CONFIG", job.name))
     return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
 
 
@@ -286,11 +274,11 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         history.keep(case.roster, place, pod, case.story)
         name = name_after(naming.first_pod_name(pod.meta.name)[0], (*place.kept, pod))
         create = _create(case.roster, case.views, place.task, name, _WHY[ending], **told)
-        case.story.do("create", create, gate=pods_gate(job), needs=(*needs, object_gate("Pod", pod.meta.name)))
+        case.story.do("create", create, gate=gate_of("pods", job), needs=(*needs, gate_of("Pod", pod.meta.name)))
     else:
         uid = pod.meta.uid
         create = _create(case.roster, case.views, place.task, place.name, _WHY[ending], replaces=uid, **told)
-        case.story.do("replace", create, gate=pods_gate(job), needs=needs)
+        case.story.do("replace", create, gate=gate_of("pods", job), needs=needs)
     return True
 
 
@@ -323,16 +311,12 @@ def _tell_and_relabel(case: _Case) -> bool:
     if naming.ANNOTATION_VIEW in change["metadata"].get("annotations", {}):
         amended = lasting(case.pod.told) == lasting(wanted)
         reason = reasons.VIEW_REFRESHED if amended else reasons.VIEW_CHANGED
-    name = case.place.name
-    patch = Patch("Pod", name, case.pod.meta.uid, change, reason)
-    case.story.do("tell", patch, gate=object_gate("Pod", name), needs=(views_gate(task.job.name),))
+    case.story.patch(case.pod, change, reason, phase="tell", needs=(gate_of("views", task.job.name),))
     return True
 
 
 def _delete(case: _Case, reason: str, *needs: Gate, toward: str = "") -> bool:
-    name = case.place.name
-    delete = Delete("Pod", name, case.pod.meta.uid, reason, toward=toward)
-    case.story.do("replace", delete, gate=object_gate("Pod", name), needs=(EVIDENCE, *needs))
+    case.story.delete(case.pod, reason, phase="replace", needs=(EVIDENCE, *needs), toward=toward)
     return True
 
 

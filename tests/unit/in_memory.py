@@ -24,8 +24,7 @@ from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import JobViews, views_of
 from tfcluster_operator.objects.base import Child
-from tfcluster_operator.objects.kinds import kinds_for
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed, kinds_for
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Plan
 from tfcluster_operator.plan.evidence import enter_done
 from tfcluster_operator.plan.holds import Holds

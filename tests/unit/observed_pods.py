@@ -9,7 +9,7 @@ from in_memory import CLUSTER_UID, NOW
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.objects.base import Meta
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Exit, Noted, Pod
 
 

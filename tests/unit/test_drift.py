@@ -6,8 +6,8 @@ import pytest
 from unit.in_memory import make_cluster, merge_patch, settled, views_for
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.edited import edited_field, fields_told, older_template
 from tfcluster_operator.objects import config_map, service
+from tfcluster_operator.report.conditions import edited_field, fields_told, older_template
 
 PORT = {"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}
 

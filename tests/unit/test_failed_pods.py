@@ -8,8 +8,7 @@ from properties.strategies import make_child
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Failing
-from tfcluster_operator.life.roster import Stage
-from tfcluster_operator.life.succession import succession_of
+from tfcluster_operator.life.roster import Stage, succession_of
 from tfcluster_operator.plan.actions import Create, Finding
 from tfcluster_operator.plan.holds import Hold, Holds
 from tfcluster_operator.plan.story import gate_of

@@ -11,11 +11,11 @@ from in_memory import InMemoryWorld, make_body, make_cluster
 from tfcluster import Colocate, Job, Spread
 from tfcluster import TFCluster as Declared
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.edited import edited_field
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task, TFCluster
 from tfcluster_operator.life.queueing import asks_of
 from tfcluster_operator.objects.pod_manifest import build as build_pod
+from tfcluster_operator.report.conditions import edited_field
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}

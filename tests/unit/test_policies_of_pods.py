@@ -10,7 +10,7 @@ from observed_pods import ended, pod, roster
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.life import departures, ending, rollout, start_order
+from tfcluster_operator.life import departures, ending, gangs, rollout
 
 
 # --- deadline
@@ -83,7 +83,7 @@ def record(**fields):
 )
 def test_job_starts_when_every_earlier_task_is_ready_or_complete(jobs, pods, known, awaited):
     cluster, known = make_cluster(jobs), Ledger(jobs=known)
-    assert start_order.awaited_jobs(roster(cluster, *pods, known=known), cluster.job("worker"), known) == awaited
+    assert gangs.awaited_jobs(roster(cluster, *pods, known=known), cluster.job("worker"), known) == awaited
 
 
 # --- rollout

@@ -24,7 +24,7 @@ from tfcluster_operator.life.roster import Roster, call_roll, roll_in_turns
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
 from tfcluster_operator.life.views import views_of
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.plan.actions import Plan
 from tfcluster_operator.plan.plan import plan, plan_in_turns
 from tfcluster_operator.report.status import status_in_turns, status_of

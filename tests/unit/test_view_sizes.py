@@ -12,7 +12,7 @@ from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS
 from tfcluster_operator.life import views
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.objects.base import Meta
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_resolver import contract
 

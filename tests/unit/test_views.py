@@ -13,7 +13,7 @@ from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life import views
 from tfcluster_operator.objects.config_map import read_file
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_resolver import contract
 
 GPU = "nvidia.com/gpu"

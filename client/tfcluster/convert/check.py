@@ -21,7 +21,7 @@ from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.declaration.spec import EVALUATOR, Task
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.life.views import tf_config_of, views_of
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_resolver import contract
 
 

@@ -21,7 +21,6 @@ from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
 from tfcluster.tasks import spell
 from tfcluster_operator.declaration import ledger, naming, reasons
-from tfcluster_operator.declaration.edited import edited_field
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import Job, TFCluster
@@ -29,8 +28,9 @@ from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.rollout import rollout_of
 from tfcluster_operator.life.roster import Roster, Stage, call_roll
 from tfcluster_operator.life.views import JobViews, views_of
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.report.conditions import edited_field
 
 
 @dataclass(frozen=True, slots=True)

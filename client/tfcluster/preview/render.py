@@ -11,7 +11,7 @@ from tfcluster_operator.declaration.ledger import JobRecord, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.views import JobViews, views_of
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.workload import build as build_workload
 from tfcluster_operator.plan.actions import Create
 from tfcluster_operator.plan.claims import wanted_claim

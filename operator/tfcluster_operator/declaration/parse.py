@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from tfcluster_operator.declaration import filters, ledger, naming, places
+from tfcluster_operator.declaration import filters, ledger, naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
 from tfcluster_operator.declaration.manifest import (
     JobFields,
@@ -28,10 +28,12 @@ from tfcluster_operator.declaration.spec import (
     CHIEF,
     EVALUATOR,
     WORKER,
+    Colocation,
     Gang,
     Isolation,
     Job,
     ResolverDelivery,
+    Spread,
     SuccessPolicy,
     TFCluster,
     UpdateStrategy,
@@ -96,7 +98,7 @@ def parse(
         problems += _gang_problems(cluster)
         by_name = {job.name: job for job in cluster.jobs}
         for job in cluster.jobs:
-            problems += [*_filter_problems(job, by_name), *places.problems(job)]
+            problems += [*_filter_problems(job, by_name), *_place_problems(job)]
         problems += _circles(by_name)
         if not cluster.jobs:
             problems.append("spec.jobs: declare at least one job")
@@ -207,7 +209,7 @@ def _job(name: str, job: JobFields, spec: SpecFields, problems: list[str]) -> Jo
     made_from = [template, port, spec.cluster_domain, *([] if _injects(spec) else ["inject: false"])]
     # Whether TF_CONFIG is set, not its content: a resize does not replace pods.
     made_from += [f"tfConfig: {spec.resolver.tf_config}"] if spec.resolver.tf_config != "None" else []
-    made_from += places.made_from(colocation, spread)
+    made_from += _made_from_places(colocation, spread)
     made_from += ["taskServer"] if job.task_server else []
     main = _main_container(template)
     if job.task_server and (main.get("command") or main.get("args")):
@@ -340,3 +342,41 @@ def _filter_problems(job: Job, jobs: Mapping[str, Job]) -> Iterator[str]:
             yield f"{where}: {_shown(text)} names a job that is not declared"
         elif parsed.job is not None and parsed.task is not None and parsed.task >= jobs[parsed.job].max_replicas:
             yield f"{where}: {_shown(text)} names a task at or above maxReplicas"
+
+
+def _made_from_places(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list[dict[str, Any]]:
+    """Return the part of a job's places that its pods are created from, as JSON; an edit of it replaces the pods."""
+    added: list[dict[str, Any]] = []
+    if colocation is not None:
+        added.append({"colocate": [colocation.topology_key, colocation.when_unsatisfiable]})
+    if spread:
+        added.append({"spread": [[one.topology_key, one.max_skew, one.when_unsatisfiable] for one in spread]})
+    return added
+
+
+def _place_problems(job: Job) -> Iterator[str]:
+    """Report the rules of a job's template that conflict with its places."""
+    spec: Mapping[str, Any] = job.template.get("spec") or {}
+    where = f"spec.jobs.{job.name}.template.spec"
+    near = (spec.get("affinity") or {}).get("podAffinity") or {}
+    strict = job.colocation is not None and job.colocation.when_unsatisfiable == "DoNotSchedule"
+    # The scheduler looks for a pod that matches all of these rules together.
+    if strict and near.get("requiredDuringSchedulingIgnoredDuringExecution"):
+        yield (
+            f"{where}.affinity.podAffinity: spec.scheduling.colocate requires to be near its tasks, and no pod would "
+            "match both rules: remove one of the two, or set whenUnsatisfiable: ScheduleAnyway"
+        )
+    own = {
+        (one.get("topologyKey"), one.get("whenUnsatisfiable")) for one in spec.get("topologySpreadConstraints") or ()
+    }
+    for one in job.spread:
+        if (one.topology_key, one.when_unsatisfiable) in own:
+            yield (
+                f"{where}.topologySpreadConstraints: spec.scheduling.spread has a rule with the same topologyKey "
+                f"{one.topology_key} and whenUnsatisfiable {one.when_unsatisfiable}: remove one of the two"
+            )
+        if job.colocation is not None and job.colocation.topology_key == one.topology_key:
+            yield (
+                f"spec.scheduling.spread: job {job.name} cannot be spread over {one.topology_key}, because "
+                "spec.scheduling.colocate keeps it in one of them: remove one of the two"
+            )

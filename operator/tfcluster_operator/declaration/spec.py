@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
@@ -260,6 +261,17 @@ class TFCluster:
     def job(self, name: str) -> Job | None:
         """Return the job of this name."""
         return next((job for job in self.jobs if job.name == name), None)
+
+    def colocated(self, job: Job) -> dict[str, str]:
+        """Return the label that the pods of a job share with those of colocated jobs; empty without a colocation.
+
+        Its value is unique for each TFCluster and each edit of the colocation: pods that were placed before an edit, or
+        for an earlier cluster of the name, do not attract later ones.
+        """
+        if job.colocation is None:
+            return {}
+        made_of = [self.uid, job.colocation.topology_key, job.colocation.when_unsatisfiable]
+        return {naming.LABEL_COLOCATED: naming.digest(json.dumps(made_of))}
 
     def tasks(self) -> Iterator[Task]:
         """Return every declared task, in the order of the jobs and then of the indices."""

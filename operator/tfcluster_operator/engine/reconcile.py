@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from tfcluster_operator.declaration import ledger, naming, reasons
-from tfcluster_operator.declaration.edited import edited_field, fields_told
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
@@ -40,7 +39,7 @@ from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.plan import plan_in_turns
-from tfcluster_operator.report.conditions import with_others
+from tfcluster_operator.report.conditions import edited_field, fields_told, with_others
 from tfcluster_operator.report.status import deleting_status, invalid_status, status_in_turns
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.

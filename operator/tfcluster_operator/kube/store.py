@@ -17,9 +17,8 @@ from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
-from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.kinds import KINDS, Observed, differ_in_version_alone
 from tfcluster_operator.objects.network_policy import NetworkPolicy
-from tfcluster_operator.objects.observed import Observed, differ_in_version_alone
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor
 

@@ -18,7 +18,6 @@ from typing import Final
 from tfcluster_operator.declaration import ledger, reasons
 from tfcluster_operator.declaration.ledger import FAILED, GaveUp, Ledger, Verdict
 from tfcluster_operator.declaration.spec import Job, TFCluster
-from tfcluster_operator.life import start_order
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.pod_group import PodGroup, name_for, wave_of
@@ -168,4 +167,27 @@ def _may_start(roster: Roster, ledger: Ledger, gang: Gang, now: float) -> bool:
     jobs = {place.task.job.name: place.task.job for place in gang.unplaced}.values()
     if any(ledger.of(job.name).restart_at > now for job in jobs):
         return False
-    return not any(start_order.awaited_jobs(roster, job, ledger) for job in jobs)
+    return not any(awaited_jobs(roster, job, ledger) for job in jobs)
+
+
+def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
+    """Return the jobs that a job waits for, as "ps (1 of 2 ready)"; none if it can start or has started."""
+    record = ledger.of(job.name)
+    if record.begun or record.started or record.failing:
+        return []
+    waiting = []
+    for name in job.start_after:
+        earlier = roster.cluster.job(name)
+        if earlier is None:
+            continue
+        incarnation = ledger.of(name).incarnation
+        ready = sum(_is_ready(place, incarnation) for place in roster.of(earlier))
+        if ready < earlier.replicas:
+            waiting.append(f"{name} ({ready} of {earlier.replicas} ready)")
+    return waiting
+
+
+def _is_ready(place: Place, incarnation: int) -> bool:
+    if place.stage is Stage.COMPLETED:
+        return True
+    return place.serving and place.pod is not None and place.pod.incarnation == incarnation

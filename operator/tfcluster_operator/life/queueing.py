@@ -20,7 +20,7 @@ from typing import Any, Final
 from tfcluster_operator.declaration import ledger, naming
 from tfcluster_operator.declaration.spec import Job, Placement, TFCluster
 from tfcluster_operator.objects.base import digest_of
-from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor, Workload
 

@@ -7,23 +7,21 @@ order, views, the plan and the status read the roster; none of them looks an obj
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.declaration.places import colocated
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
 from tfcluster_operator.life.ending import Ending, ending_of
 from tfcluster_operator.life.queueing import Standing, Turn, is_at_work, stand
-from tfcluster_operator.life.succession import Succession, is_kept, succession_of
 from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.network_policy import NetworkPolicy, Policy, policies_of
-from tfcluster_operator.objects.observed import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.service import Service
 
@@ -121,14 +119,11 @@ class Holding(Generic[_Kind]):
 class Roster:
     """Everything that exists for one cluster, classified.
 
-    ``cluster`` is what is declared, as far as its queue has admitted it, and ``declared`` all of it; ``standing`` is
-    its state in the queue, and ``at_work`` are the pods of a cluster in a queue that use resources.
-
-    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that do not belong
-    to a declared task; ``leaving`` are terminating pods that are ours, or that hold one of our names for a predecessor.
-    ``policies`` are the NetworkPolicies that the isolation needs, and ``unsettled`` names those that do not exist or
-    differ from what is wanted.  ``resolver`` names the resolver's ConfigMap that the pods mount, "" if none is
-    delivered; ``mounted`` names those that our pods mount.
+    ``cluster`` is what is declared, as far as its queue has admitted it, and ``declared`` all of it.  ``places`` has
+    every declared task by job, in the order of the indices.  ``surplus`` are our pods without a declared task;
+    ``leaving`` are terminating pods that are ours, or that hold one of our names for a predecessor; ``at_work`` are the
+    pods of a cluster in a queue that use resources.  ``unsettled`` names the NetworkPolicies that do not exist or
+    differ.  ``resolver`` names the resolver's ConfigMap to mount, or is ""; ``mounted`` are those that our pods mount.
     """
 
     cluster: TFCluster
@@ -308,7 +303,7 @@ def _places(
 ) -> Turns[tuple[Place, ...]]:
     places = []
     pods = observed.pods
-    labels = {**naming.job_labels(cluster.name, job.name), **colocated(cluster, job)}
+    labels = {**naming.job_labels(cluster.name, job.name), **cluster.colocated(job)}
     for index, first in enumerate(naming.first_pod_names(cluster.name, job.name, job.replicas)):
         if index % AT_ONCE == AT_ONCE - 1:
             yield
@@ -369,3 +364,42 @@ def _stage_of(pod: Pod) -> Stage:
 def _hold(cluster: TFCluster, kind: type[_Kind], name: str, observed: Observed) -> Holding[_Kind]:
     found = observed.of(kind).get(name)
     return Holding(kind.KIND, name, Holder.NOBODY if found is None else holder_of(cluster, found), found)
+
+
+class Succession(NamedTuple):
+    """The pods of one task that are the cluster's own.
+
+    A pod cannot be renamed, and a failed pod that is kept occupies its name: the next pod has another name, the first
+    one with the next number, and the same hostname.  ``pod`` is the current pod of the task, or None; ``name`` is its
+    name, or that of the pod to create.  ``kept`` are the failed pods before it, the oldest first; some might be
+    terminating.  A pod that lost its label is kept all the same once a later pod exists.
+    """
+
+    name: str
+    pod: Pod | None = None
+    kept: tuple[Pod, ...] = ()
+
+
+def succession_of(first: str, own: Iterable[Pod]) -> Succession:
+    """Order the pods of one task."""
+    pods = sorted(((naming.first_pod_name(pod.meta.name)[1], pod) for pod in own), key=lambda one: one[0])
+    speaking = [(number, pod) for number, pod in pods if not is_kept(pod)]
+    newest, pod = speaking[-1] if speaking else (-1, None)
+    kept = tuple(one for number, one in pods if is_kept(one) or (number < newest and _can_be_kept(one)))
+    return Succession(name_after(first, kept) if pod is None else pod.meta.name, pod, kept)
+
+
+def is_kept(pod: Pod) -> bool:
+    """Return whether a pod has failed and is marked as kept."""
+    return naming.LABEL_KEPT in pod.meta.labels and _can_be_kept(pod)
+
+
+def name_after(first: str, before: Iterable[Pod]) -> str:
+    """Return the name of the pod that follows these kept pods; without kept pods, the first name."""
+    numbers = [naming.first_pod_name(pod.meta.name)[1] for pod in before]
+    return naming.later_pod_name(first, 1 + max(numbers)) if numbers else first
+
+
+def _can_be_kept(pod: Pod) -> bool:
+    # A pod whose sidecar still runs holds its resources and its address.
+    return pod.phase == "Failed"

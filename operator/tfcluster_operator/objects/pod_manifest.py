@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tfcluster_operator.declaration import naming, places
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES
 from tfcluster_operator.declaration.spec import (
     Colocation,
@@ -75,7 +75,7 @@ def build(
                 **place.labels,
                 **membership.labels,
                 **naming.task_labels(cluster.name, task.job.name, task.index),
-                **places.colocated(cluster, task.job),
+                **cluster.colocated(task.job),
             },
             annotations={
                 **(about.get("annotations") or {}),
@@ -217,7 +217,7 @@ def _with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[
     """Add the rules of a job's colocation and spread to a pod's spec, after those of the template."""
     placed = dict(spec)
     if job.colocation is not None:
-        placed["affinity"] = _near(spec.get("affinity") or {}, job.colocation, places.colocated(cluster, job))
+        placed["affinity"] = _near(spec.get("affinity") or {}, job.colocation, cluster.colocated(job))
     if job.spread:
         selector = {naming.LABEL_CLUSTER: cluster.name, naming.LABEL_JOB: job.name}
         known = spec.get("topologySpreadConstraints") or ()

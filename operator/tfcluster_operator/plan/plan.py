@@ -24,7 +24,6 @@ from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
 from tfcluster_operator.plan.claims import plan_claims
-from tfcluster_operator.plan.history import plan_history
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.objects import (
     lift_budgets,
@@ -38,7 +37,7 @@ from tfcluster_operator.plan.objects import (
     plan_tf_config,
 )
 from tfcluster_operator.plan.story import Story, gate_of
-from tfcluster_operator.plan.tasks import plan_job
+from tfcluster_operator.plan.tasks import plan_history, plan_job
 
 
 def plan_in_turns(

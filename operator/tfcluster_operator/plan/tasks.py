@@ -6,23 +6,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tfcluster_operator.declaration import ledger, naming, places, reasons
+from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.spec import Task
-from tfcluster_operator.life import departures, restart, rollout, start_order
+from tfcluster_operator.life import departures, restart, rollout
 from tfcluster_operator.life.ending import Ending, words_for
-from tfcluster_operator.life.gangs import Gang, awaited, is_member
-from tfcluster_operator.life.roster import Holder, Place, Roster, Stage
-from tfcluster_operator.life.succession import name_after
+from tfcluster_operator.life.gangs import Gang, awaited, awaited_jobs, is_member
+from tfcluster_operator.life.roster import Holder, Place, Roster, Stage, name_after
 from tfcluster_operator.life.turns import AT_ONCE, Turns
 from tfcluster_operator.life.views import JobViews, tf_config_of
 from tfcluster_operator.objects import pod_manifest
+from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.config_map import lasting
 from tfcluster_operator.objects.pod import Pod, change_of_pod
 from tfcluster_operator.objects.pod_group import name_for
-from tfcluster_operator.plan import history
 from tfcluster_operator.plan.actions import EVIDENCE, MOST_STEPS, Create, Finding, Gate, Try
 from tfcluster_operator.plan.objects import obstacle, policy_gate
-from tfcluster_operator.plan.story import ISOLATION, RESOLVER, SERVICE, Story, gate_of
+from tfcluster_operator.plan.story import EXCEEDED_QUOTA, ISOLATION, RESOLVER, SERVICE, Story, gate_of
 
 
 class _Case(NamedTuple):
@@ -54,7 +53,7 @@ def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one 
     to_replace = _roll_out(roster, job_views, story)
     older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
     # A pod of an older edit might be in another domain, and must not attract the new pods to it.
-    newest = {**older, **places.colocated(roster.cluster, job)}
+    newest = {**older, **roster.cluster.colocated(job)}
     gang = gangs.get(name_for(roster.cluster, job, known))
     missing = []
     for number, place in enumerate(roster.of(job), start=1):
@@ -123,8 +122,8 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
         finding = Finding(reasons.BACKING_OFF, _next_try(f"job {job.name}", record.restart_at, known))
         story.wait(finding, record.restart_at - now)
         return
-    if awaited := start_order.awaited_jobs(roster, job, known):
-        story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
+    if jobs := awaited_jobs(roster, job, known):
+        story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(jobs)}"))
         return
     gate, needs, group = gate_of("pods", job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
     # After a rejection try another task first: a problem of one task must not stop the others.
@@ -132,7 +131,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
     room = MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
         index = place.task.index
-        if history.gives_way(roster, place, story):
+        if _gives_way(roster, place, story):
             continue
         failing = record.awaits_retry(index)
         if failing is not None and failing.retry_at > now:
@@ -209,9 +208,9 @@ def _await_its_end(roster: Roster, place: Place, pod: Pod, now: float, story: St
 def _replace_with_its_scope(case: _Case) -> bool:
     if case.pod.incarnation == case.record.incarnation:
         return False
-    if case.place.ending is Ending.FAILED and history.is_to_be_kept(case.roster, case.place, case.pod, case.story):
+    if case.place.ending is Ending.FAILED and _is_to_be_kept(case.roster, case.place, case.pod, case.story):
         if case.pod.phase == "Failed":
-            history.keep(case.roster, case.place, case.pod, case.story)
+            _keep(case.roster, case.place, case.pod, case.story)
         return True
     return _delete(case, reasons.RESTARTED_TOGETHER, toward=str(case.record.incarnation))
 
@@ -270,8 +269,8 @@ def _replace_an_ended_pod(case: _Case) -> bool:
     joins = _group_to_join(case.gang) if is_member(case.roster.cluster, place) else ""
     told: dict[str, Any] = {"attempt": attempt, "incarnation": case.record.incarnation, "group": joins}
     needs = (*_what_a_pod_needs(case.roster, job), *_what_a_member_needs(joins))
-    if ending is Ending.FAILED and history.is_to_be_kept(case.roster, place, pod, case.story):
-        history.keep(case.roster, place, pod, case.story)
+    if ending is Ending.FAILED and _is_to_be_kept(case.roster, place, pod, case.story):
+        _keep(case.roster, place, pod, case.story)
         name = name_after(naming.first_pod_name(pod.meta.name)[0], (*place.kept, pod))
         create = _create(case.roster, case.views, place.task, name, _WHY[ending], **told)
         case.story.do("create", create, gate=gate_of("pods", job), needs=(*needs, gate_of("Pod", pod.meta.name)))
@@ -330,3 +329,57 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
 )
 #: The pod of a completed task is kept as it is, and found by its labels.
 _POLICIES_OF_THE_COMPLETED: Final = (_tell_and_relabel,)
+
+
+#: Parts of the API server's message if a quota counts ended pods, too.
+_QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
+
+
+def plan_history(roster: Roster, story: Story) -> None:
+    """Plan to delete kept pods beyond the limit, and to restore the labels of the rest."""
+    for job in roster.cluster.jobs:
+        for place in roster.of(job):
+            if place.kept:
+                _plan_history_of(roster, place, story)
+
+
+def _is_to_be_kept(roster: Roster, place: Place, pod: Pod, story: Story) -> bool:
+    """Return whether the failed pod of a task is kept, or will be once its phase is Failed."""
+    # A pod whose sidecar still runs holds its resources and its address.
+    return pod.at_rest and _limit(roster, place.task, story) > 0
+
+
+def _gives_way(roster: Roster, place: Place, story: Story) -> bool:
+    """Return whether kept pods of a task are deleted first, because a pod quota would be exceeded otherwise."""
+    return bool(place.kept) and _is_full(roster, story)
+
+
+def _keep(roster: Roster, place: Place, pod: Pod, story: Story) -> None:
+    """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
+    story.patch(pod, _marking(roster, place, pod), reasons.POD_KEPT, phase="replace", needs=(EVIDENCE,))
+
+
+def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
+    kept = [pod for pod in place.kept if not pod.meta.terminating]
+    beyond = max(0, len(kept) - _limit(roster, place.task, story))
+    for number, pod in enumerate(kept):
+        if number < beyond:
+            story.delete(pod, reasons.HISTORY_LIMIT)
+        else:
+            story.patch(pod, _marking(roster, place, pod), reasons.REPAIRED, phase="tell")
+
+
+def _limit(roster: Roster, task: Task, story: Story) -> int:
+    """Return how many failed pods of a task are kept: 0 while a quota rejects new pods because of them."""
+    return 0 if _is_full(roster, story) else task.job.history_limit
+
+
+def _is_full(roster: Roster, story: Story) -> bool:
+    told = (story.refusal(gate_of("pods", job.name)) for job in roster.cluster.jobs)
+    return any(all(words in message for words in _QUOTA_OF_ALL_PODS) for message in told)
+
+
+def _marking(roster: Roster, place: Place, pod: Pod) -> dict[str, Any] | None:
+    """Return the patch that marks a failed pod as kept, or None if it is marked."""
+    labels = naming.task_labels(roster.cluster.name, place.task.job.name, place.task.index)
+    return change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"})

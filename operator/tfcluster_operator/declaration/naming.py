@@ -87,11 +87,6 @@ def view_name(cluster: str, job: str) -> str:
     return f"{cluster}-{dns_job(job)}"
 
 
-def budget_name(cluster: str, job: str) -> str:
-    """Return the name of the PodDisruptionBudget of one job's tasks."""
-    return f"{cluster}-{dns_job(job)}"
-
-
 #: The most characters of a label's value.
 _LONGEST_LABEL: Final = 63
 

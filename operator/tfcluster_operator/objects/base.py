@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from sys import intern
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.naming import digest
-from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.declaration.spec import Job, TFCluster
 
 _OUR_OWN: Final = f"{naming.GROUP}/"
 #: The most characters of another condition's message in ours.
@@ -124,6 +124,27 @@ class _Page(msgspec.Struct, Generic[_Wire]):
     items: list[_Wire] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a kind's objects depend on: the cluster, the number of a job's tasks that have not completed, its end."""
+
+    cluster: TFCluster
+    open_tasks: Callable[[Job], int]
+    finished: bool
+
+
+class Wanted(NamedTuple):
+    """An object that a cluster needs: how it is built, and the patch that corrects an existing one (None: it is right).
+
+    An existing one that is ``unfit`` cannot be corrected: it is deleted and created again.
+    """
+
+    name: str
+    build: Callable[[], dict[str, Any]]
+    change: Callable[[Any], dict[str, Any] | None]
+    unfit: Callable[[Any], bool] = lambda _: False
+
+
 _Names = Callable[[TFCluster, Iterable[Child]], Iterable[str]]
 
 
@@ -131,22 +152,31 @@ _Names = Callable[[TFCluster, Iterable[Child]], Iterable[str]]
 class Kind:
     """One kind of object: its API, how it is parsed, and the names that a TFCluster needs.
 
-    ``ours_alone``: only our objects are watched, by their label.  ``optional``: the operator works without the kind if
-    the server does not serve it, or forbids the list.  ``cluster_wide``: its objects are not in a namespace.  ``names``
-    gets the TFCluster and known objects: those that it controls, or (not ``ours_alone``) those of its namespace that no
-    TFCluster controls.  ``read_list`` yields the objects of a list one by one: parsing a ConfigMap of views takes
-    milliseconds.
+    ``names`` gets the TFCluster and known objects: those that it controls, or (not ``ours_alone``) those of its
+    namespace that no TFCluster controls.  ``wanted`` are its objects that a cluster needs, None if a plan of its own
+    decides on them; ``gate`` is closed while one of them does not exist ("": the object's own), ``edited`` is why
+    their spec is edited.  ``ours_alone``: only our objects are watched, by their label.  ``optional``: the operator
+    works without the kind if the server does not serve it, or forbids the list.  ``cluster_wide``: its objects are not
+    in a namespace.  ``read_list`` yields the objects of a list one by one: a ConfigMap of views takes milliseconds.
     """
 
-    name: str
+    child: type[Child]
     plural: str
     read: Callable[[bytes | msgspec.Raw], Child]
     read_list: Callable[[bytes], tuple[Iterator[Child], ListMeta]]
     names: _Names
+    wanted: Callable[[Facts], Iterable[Wanted]] | None = None
+    gate: str = ""
+    edited: str = reasons.REPAIRED
     api: str = "/api/v1"
     ours_alone: bool = True
     optional: bool = False
     cluster_wide: bool = False
+
+    @property
+    def name(self) -> str:
+        """The kind's name in the API."""
+        return self.child.KIND
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Return the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -155,7 +185,7 @@ class Kind:
 
 
 def kind_of(
-    name: str,
+    child: type[Child],
     plural: str,
     wire: type[_Wire],
     observe: Callable[[_Wire], Child],
@@ -170,7 +200,7 @@ def kind_of(
         page = many.decode(body)
         return (observe(item) for item in page.items or ()), page.metadata
 
-    return Kind(name, plural, lambda body: observe(one.decode(body)), read_list, names, **served)
+    return Kind(child, plural, lambda body: observe(one.decode(body)), read_list, names, **served)
 
 
 def owned(

@@ -94,7 +94,7 @@ def _archive_in(wire: _Wire) -> str:
 
 
 KIND: Final = base.kind_of(
-    ConfigMap.KIND,
+    ConfigMap,
     "configmaps",
     _Wire,
     _read,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.objects import base
-from tfcluster_operator.objects.base import Meta, Metadata
+from tfcluster_operator.objects.base import Facts, Meta, Metadata, Wanted
 
 
 class _Wire(msgspec.Struct):
@@ -29,19 +30,33 @@ class DisruptionBudget:
     selector: Mapping[str, Any]
 
 
+def _names(cluster: TFCluster, _: object = None) -> list[str]:
+    return [_name(cluster, job) for job in cluster.jobs if job.min_available is not None]
+
+
+def _name(cluster: TFCluster, job: Job) -> str:
+    return f"{cluster.name}-{naming.dns_job(job.name)}"
+
+
+def _wanted(facts: Facts) -> Iterator[Wanted]:
+    # The remaining pods of a finished cluster must not block a drain.
+    for job in () if facts.finished else facts.cluster.jobs:
+        if job.min_available is not None:
+            about = facts.cluster, job, spec_of(facts.cluster, job, left=facts.open_tasks(job))
+            yield Wanted(_name(facts.cluster, job), partial(build, *about), partial(change, *about))
+
+
+# Pods do not wait for a budget: it protects only existing pods.
 KIND: Final = base.kind_of(
-    DisruptionBudget.KIND,
+    DisruptionBudget,
     "poddisruptionbudgets",
     _Wire,
     lambda wire: DisruptionBudget(Meta.read(wire.metadata), base.digest_of(wire.spec), wire.spec.get("selector") or {}),
-    lambda cluster, _: [naming.budget_name(cluster.name, one.name) for one in protected_jobs(cluster)],
+    _names,
+    wanted=_wanted,
+    edited=reasons.BUDGET_CHANGED,
     api="/apis/policy/v1",
 )
-
-
-def protected_jobs(cluster: TFCluster) -> list[Job]:
-    """Return the jobs that declare a budget."""
-    return [job for job in cluster.jobs if job.min_available is not None]
 
 
 def spec_of(cluster: TFCluster, job: Job, left: int) -> dict[str, Any]:
@@ -60,11 +75,10 @@ def spec_of(cluster: TFCluster, job: Job, left: int) -> dict[str, Any]:
 
 def build(cluster: TFCluster, job: Job, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Build the budget of a job."""
-    name, labels = naming.budget_name(cluster.name, job.name), naming.job_labels(cluster.name, job.name)
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": base.owned(cluster, name, labels=labels),
+        "metadata": base.owned(cluster, _name(cluster, job), labels=naming.job_labels(cluster.name, job.name)),
         "spec": spec,
     }
 

@@ -71,7 +71,7 @@ def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
 
 # Other owners' policies affect the content of ours, so all are watched.
 KIND: Final = base.kind_of(
-    NetworkPolicy.KIND,
+    NetworkPolicy,
     "networkpolicies",
     _Wire,
     _read,

@@ -366,7 +366,7 @@ _GROUP_READERS: Final = {
 def kind_for(scheduler: GangScheduler) -> Kind:
     """Build the row of the pods, which name their PodGroup as the given scheduler requires."""
     read = partial(_read, group_of=_GROUP_READERS[scheduler.kind])
-    return base.kind_of(Pod.KIND, "pods", _Wire, read, _first_names)
+    return base.kind_of(Pod, "pods", _Wire, read, _first_names)
 
 
 KIND: Final = kind_for(KUBERNETES)

@@ -89,7 +89,7 @@ _READERS: Final = {"Kubernetes": _of_kubernetes, "SchedulerPlugins": _of_plugins
 def kind_for(scheduler: GangScheduler) -> Kind:
     """Build the row of the PodGroups of a scheduler."""
     return base.kind_of(
-        PodGroup.KIND,
+        PodGroup,
         "podgroups",
         _Wire,
         _READERS[scheduler.kind],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.objects import base
-from tfcluster_operator.objects.base import Meta, Metadata
+from tfcluster_operator.objects.base import Meta, Metadata, Wanted
 
 
 class Port(msgspec.Struct, rename="camel"):
@@ -47,12 +49,19 @@ class Service:
         return self.spec.cluster_ip != "None" or self.spec.type != "ClusterIP"
 
 
+def _wanted(cluster: TFCluster) -> Wanted:
+    name = naming.service_name(cluster.name)
+    return Wanted(name, partial(build, cluster), partial(change, cluster), attrgetter("beyond_repair"))
+
+
 KIND: Final = base.kind_of(
-    Service.KIND,
+    Service,
     "services",
     _Wire,
     lambda wire: Service(Meta.read(wire.metadata), wire.spec),
     lambda cluster, _: [naming.service_name(cluster.name)],
+    wanted=lambda facts: [_wanted(facts.cluster)],
+    gate=Service.KIND,
 )
 
 

@@ -193,7 +193,7 @@ def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
 
 
 KIND: Final = base.kind_of(
-    Workload.KIND,
+    Workload,
     "workloads",
     _Wire,
     lambda wire: Workload(Meta.read(wire.metadata), wire.metadata.generation, wire.spec, wire.status),
@@ -202,7 +202,7 @@ KIND: Final = base.kind_of(
     optional=True,
 )
 FLAVORS: Final = base.kind_of(
-    Flavor.KIND,
+    Flavor,
     "resourceflavors",
     _FlavorWire,
     lambda wire: Flavor(Meta.read(wire.metadata), wire.spec.node_labels, wire.spec.tolerations),

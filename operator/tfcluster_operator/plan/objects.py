@@ -12,33 +12,37 @@ from tfcluster_operator.life import views
 from tfcluster_operator.life.gangs import Gang
 from tfcluster_operator.life.roster import Holder, Holding, Roster
 from tfcluster_operator.life.views import LARGEST_TF_CONFIG
-from tfcluster_operator.objects import (
-    config_map,
-    disruption_budget,
-    network_policy,
-    pod_group,
-    resolver_copy,
-    service,
-)
-from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects import config_map, network_policy, pod_group, resolver_copy
+from tfcluster_operator.objects.base import Facts
 from tfcluster_operator.objects.config_map import ConfigMap, lasting
-from tfcluster_operator.objects.disruption_budget import DisruptionBudget
+from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.network_policy import NetworkPolicy
 from tfcluster_operator.objects.pod_group import PodGroup
-from tfcluster_operator.objects.service import Service
-from tfcluster_operator.plan.actions import Build, Create, Delete, Finding, Gate, Patch
-from tfcluster_operator.plan.story import ISOLATION, RESOLVER, SERVICE, Story, gate_of
+from tfcluster_operator.plan.actions import Build, Create, Finding, Gate, Patch
+from tfcluster_operator.plan.story import ISOLATION, RESOLVER, Story, gate_of
 
 #: Seconds until the operator checks again for a PodGroup API that the API server does not serve.
 _LOOK_FOR_GROUPS_AGAIN: Final = 20.0
 
 
-def plan_service(roster: Roster, story: Story) -> None:
-    """Create the headless Service, or correct it."""
-    held, cluster = roster.service, roster.cluster
-    change = service.change(cluster, held.own) if held.own else None
-    unfit = held.own is not None and held.own.beyond_repair
-    _plan(held, partial(service.build, cluster), change, story, gate=SERVICE, unfit=unfit)
+def plan_kinds(roster: Roster, story: Story, *, finished: bool) -> None:
+    """Create, correct or delete the objects of the kinds whose row in the table says what a cluster needs.
+
+    For a finished cluster they are only deleted.
+    """
+    facts = Facts(roster.cluster, lambda job: sum(1 for _ in roster.open(job)), finished)
+    for kind in KINDS.values():
+        if kind.wanted is None:
+            continue
+        wanted = {one.name: one for one in kind.wanted(facts)}
+        for one in () if finished else wanted.values():
+            held = roster.held(kind.child, one.name)
+            change, unfit = (one.change(held.own), one.unfit(held.own)) if held.own else (None, False)
+            gate = kind.gate or gate_of(kind.name, one.name)
+            _plan(held, one.build, change, story, gate=gate, unfit=unfit, changed=kind.edited)
+        for other in roster.ours(kind.child):
+            if other.meta.name not in wanted:
+                story.delete(other, reasons.UNUSED)
 
 
 def plan_policies(roster: Roster, story: Story) -> None:
@@ -58,7 +62,7 @@ def plan_policies(roster: Roster, story: Story) -> None:
     wanted_names = {one.name for one in roster.policies}
     for one in roster.ours(NetworkPolicy):
         if one.meta.name not in wanted_names and not _still_protects(roster, one):
-            _free(one, story, needs=settled)
+            story.delete(one, reasons.UNUSED, needs=settled)
 
 
 def policy_gate(name: str) -> Gate:
@@ -72,30 +76,6 @@ def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
     if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
         return False
     return any(pod.meta.labels.get(naming.LABEL_JOB) == job for pod in (*roster.surplus, *roster.leaving))
-
-
-def plan_budgets(roster: Roster, story: Story) -> None:
-    """Create the PodDisruptionBudgets that jobs declare, or correct them, and delete the others.
-
-    Pods do not wait for a budget: it protects only existing pods.
-    """
-    cluster, names = roster.cluster, set[str]()
-    for job in disruption_budget.protected_jobs(cluster):
-        held = roster.held(DisruptionBudget, naming.budget_name(cluster.name, job.name))
-        spec = disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
-        change = disruption_budget.change(cluster, job, spec, held.own) if held.own else None
-        build, gate = partial(disruption_budget.build, cluster, job, spec), gate_of(held.kind, held.name)
-        _plan(held, build, change, story, gate=gate, changed=reasons.BUDGET_CHANGED)
-        names.add(held.name)
-    for one in roster.ours(DisruptionBudget):
-        if one.meta.name not in names:
-            _free(one, story)
-
-
-def lift_budgets(roster: Roster, story: Story) -> None:
-    """Delete every PodDisruptionBudget of a finished cluster, so that its remaining pods do not block a drain."""
-    for one in roster.ours(DisruptionBudget):
-        _free(one, story)
 
 
 def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
@@ -112,7 +92,7 @@ def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
             story.wait(_waits_for_places(gang, _scheduler_of(roster)))
     for one in roster.ours(PodGroup):
         if one.meta.name not in gangs:
-            _free(one, story)
+            story.delete(one, reasons.UNUSED)
 
 
 def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
@@ -205,16 +185,13 @@ def plan_resolver(roster: Roster, story: Story) -> None:
     _plan(held, None, change, story, gate=RESOLVER, created=reasons.REPAIRED if mounted else reasons.CREATED)
 
 
-def plan_surplus_objects(roster: Roster, story: Story) -> None:
-    """Delete the Services and ConfigMaps that no declared job needs."""
+def plan_surplus_views(roster: Roster, story: Story) -> None:
+    """Delete the ConfigMaps that no declared job needs."""
     needed = {naming.view_name(roster.cluster.name, job.name) for job in roster.cluster.jobs}
-    for other in roster.ours(Service):
-        if other.meta.name != roster.service.name:
-            _free(other, story, reason=reasons.JOB_REMOVED)
     for one in roster.ours(ConfigMap):
         # All clusters share this ConfigMap: a TFCluster does not delete it even if a user made it the owner.
         if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name):
-            _free(one, story, reason=reasons.JOB_REMOVED)
+            story.delete(one, reasons.JOB_REMOVED)
 
 
 def _plan(
@@ -234,23 +211,16 @@ def _plan(
     ``gate`` is closed while it does not exist; ``changed`` is the reason of an edit of its spec.  An edit with
     ``needs`` waits until these gates are open.
     """
-    its_own = gate_of(held.kind, held.name)
     if held.holder is Holder.NOBODY:
         story.do("publish", Create(held.kind, held.name, created, build), gate=gate)
     elif (own := held.own) is None:
         story.close(gate, obstacle_of(held))
     elif unfit:
         story.close(gate, _recreated(held.kind, held.name))
-        story.do("publish", Delete(held.kind, held.name, own.meta.uid, reasons.RECREATED), gate=its_own)
+        story.delete(own, reasons.RECREATED, phase="publish")
     elif change:
         reason = changed if "spec" in change else reasons.REPAIRED
-        patch = Patch(held.kind, held.name, own.meta.uid, change, reason)
-        story.do("tell" if needs else "publish", patch, gate=its_own, needs=needs)
-
-
-def _free(one: Child, story: Story, *, reason: str = reasons.UNUSED, needs: tuple[Gate, ...] = ()) -> None:
-    delete = Delete(one.KIND, one.meta.name, one.meta.uid, reason)
-    story.do("free", delete, gate=gate_of(one.KIND, one.meta.name), needs=needs)
+        story.patch(own, change, reason, phase="tell" if needs else "publish", needs=needs)
 
 
 def obstacle_of(held: Holding[Any]) -> Finding:

@@ -26,14 +26,12 @@ from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
 from tfcluster_operator.plan.claims import plan_claims
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.objects import (
-    lift_budgets,
-    plan_budgets,
     plan_config_map,
     plan_gangs,
+    plan_kinds,
     plan_policies,
     plan_resolver,
-    plan_service,
-    plan_surplus_objects,
+    plan_surplus_views,
     plan_tf_config,
 )
 from tfcluster_operator.plan.story import Story, gate_of
@@ -72,9 +70,8 @@ plan = at_once(plan_in_turns)
 def _plan_the_life(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
 ) -> Turns[None]:
-    plan_service(roster, story)
+    plan_kinds(roster, story, finished=False)
     plan_policies(roster, story)
-    plan_budgets(roster, story)
     gangs = gangs_of(roster, ledger)
     plan_gangs(roster, gangs, story)
     for job_views in wanted:
@@ -92,7 +89,7 @@ def _plan_the_life(
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
     plan_history(roster, story)
-    plan_surplus_objects(roster, story)
+    plan_surplus_views(roster, story)
     plan_resolver(roster, story)
 
 
@@ -110,7 +107,7 @@ def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
     """Plan for a finished cluster: clean up pods, delete it after its time to live, keep running pods protected."""
     if any(True for _ in roster.staying()):
         plan_policies(roster, story)
-    lift_budgets(roster, story)
+    plan_kinds(roster, story, finished=True)
     plan_gangs(roster, {}, story)
     for pod in departures.pods_to_clean(roster):
         story.delete(pod, reasons.CLEANED_UP, needs=(EVIDENCE,))

@@ -44,6 +44,8 @@ def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
     scale = {"spec": {"jobs": {"worker": {"replicas": 4}}}}
     objects.request("PATCH", TFCLUSTERS.path("default", "c"), scale, content="application/merge-patch+json")
     eventually(pods, lambda found: len(found) == 4, what="four pods")
+    for number in range(100):  # a server that starts writes objects, too, and its history must not catch up
+        objects.patch(PODS, "default", "c-worker-0", {"metadata": {"annotations": {"edit": str(number)}}})
     assert process.running
 
     def go_back(data: Path) -> None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
@@ -59,8 +58,7 @@ CONDITION_TYPES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """The tasks that decide whether the cluster is ready: how many are declared, are ready, and have finished."""
 
     desired: int
@@ -68,8 +66,7 @@ class Counts:
     finished: int
 
 
-@dataclass(frozen=True, slots=True)
-class Says:
+class Says(NamedTuple):
     """The content of a condition, without the time of its last change."""
 
     kind: str
@@ -91,30 +88,24 @@ def by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
     """Set each condition's lastTransitionTime, by Kubernetes' API conventions; keep the conditions of others."""
     old = by_type(before)
-    ours = []
+    ours: list[dict[str, Any]] = []
     for says in said:
         status = "True" if says.status else "False"
         known = old.pop(says.kind, {})
         since = known.get("lastTransitionTime") if known.get("status") == status else None
         # A verdict keeps the generation of the evaluated spec: later edits have no effect.
         final = bool(since) and says.status and says.kind in {SUCCEEDED, FAILED}
-        ours.append(
-            {
-                "type": says.kind,
-                "status": status,
-                "reason": says.reason,
-                "message": says.message,
-                "observedGeneration": known.get("observedGeneration", generation) if final else generation,
-                "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            }
-        )
+        one: dict[str, Any] = {"type": says.kind, "status": status, "reason": says.reason, "message": says.message}
+        one["observedGeneration"] = known.get("observedGeneration", generation) if final else generation
+        one["lastTransitionTime"] = since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ours.append(one)
     return ours + list(old.values())
 
 
 def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status that is not written yet with the latest conditions of other writers."""
-    own = [condition for condition in ours.get("conditions") or () if condition.get("type") in CONDITION_TYPES]
-    others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in CONDITION_TYPES]
+    own = [one for one in ours.get("conditions") or () if one.get("type") in CONDITION_TYPES]
+    others = [one for one in latest.get("conditions") or () if one.get("type") not in CONDITION_TYPES]
     return {**ours, "conditions": own + others}
 
 
@@ -131,30 +122,26 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         also = f"; edits after generation {verdict.generation} are ignored" if late else ""
         # kstatus, and so Flux and Argo, waits for Ready=True forever: a successful cluster counts as ready.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
-        return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
+        return Says("Ready", succeeded, reason, verdict.message + also)
     if cluster.gave_up and not findings:
-        return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+        return Says("Ready", False, reasons.GANG_TIMEOUT, cluster.gave_up)
     if roster.declared.suspend and not findings:
-        return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended: spec.suspend is true")
+        return Says("Ready", False, reasons.SUSPENDED, "suspended: spec.suspend is true")
     # If all tasks are ready, so is the cluster, despite other findings; but without the Service tasks are unreachable.
     if counts.ready + counts.finished < counts.desired or roster.service.own is None:
         if gravest := _gravest(findings, GRAVITY):
-            return Says("Ready", status=False, reason=gravest[0], message=gravest[1])
-        waiting = sorted(
-            (
-                (place.task, place.staying.trouble)
-                for job in gating_jobs(cluster)
-                for place in shown(roster, job, ledger)
-                if place.staying is not None and not place.serving and place.stage is not Stage.COMPLETED
-            ),
-            key=lambda of: not of[1],
-        )
-        message = f"{counts.ready} of {counts.desired} tasks are ready"
-        told = [f"{task}: {trouble or 'not ready yet'}" for task, trouble in waiting]
-        return Says("Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(told)]))
+            return Says("Ready", False, *gravest)
+        waiting = [
+            (place.task, place.staying.trouble)
+            for job in gating_jobs(cluster)
+            for place in shown(roster, job, ledger)
+            if place.staying is not None and not place.serving and place.stage is not Stage.COMPLETED
+        ]
+        told = [f"{task}: {why or 'not ready yet'}" for task, why in sorted(waiting, key=lambda one: not one[1])]
+        message = "; ".join([f"{counts.ready} of {counts.desired} tasks are ready", *_few(told)])
+        return Says("Ready", False, reasons.TASKS_NOT_READY, message)
     also = f", {counts.finished} finished" if counts.finished else ""
-    message = f"{counts.ready} of {counts.desired} ready{also}"
-    return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
+    return Says("Ready", True, reasons.ALL_TASKS_READY, f"{counts.ready} of {counts.desired} ready{also}")
 
 
 def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
@@ -168,49 +155,41 @@ def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tu
 def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
     """Return, for kstatus, whether the cluster cannot make progress without a user's action."""
     if cluster.gave_up:
-        return Says("Stalled", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+        return Says("Stalled", True, reasons.GANG_TIMEOUT, cluster.gave_up)
     if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
-        return Says("Stalled", status=True, reason=verdict.reason, message=verdict.message)
-    return Says("Stalled", status=False, reason=reasons.NOT_STALLED, message="the cluster has not failed")
+        return Says("Stalled", True, verdict.reason, verdict.message)
+    return Says("Stalled", False, reasons.NOT_STALLED, "the cluster has not failed")
 
 
 def suspended(roster: Roster, ledger: Ledger) -> Says:
     cluster = roster.declared
     if roster.cluster.suspend and not cluster.suspend and ledger.verdict is None:
-        message = f"waiting for quota in queue {cluster.queue}"
-        return Says("Suspended", status=True, reason=reasons.WAITING_FOR_QUOTA, message=message)
+        return Says("Suspended", True, reasons.WAITING_FOR_QUOTA, f"waiting for quota in queue {cluster.queue}")
     if cluster.gave_up:
-        return Says("Suspended", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+        return Says("Suspended", True, reasons.GANG_TIMEOUT, cluster.gave_up)
     if cluster.suspend and ledger.verdict is None:
-        return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
+        return Says("Suspended", True, reasons.SUSPENDED, "spec.suspend is true")
     if cluster.suspend:
-        message = "spec.suspend is ignored: the cluster has finished"
-        return Says("Suspended", status=False, reason=reasons.FINISHED, message=message)
-    return Says("Suspended", status=False, reason=reasons.NOT_SUSPENDED, message="spec.suspend is false")
+        return Says("Suspended", False, reasons.FINISHED, "spec.suspend is ignored: the cluster has finished")
+    return Says("Suspended", False, reasons.NOT_SUSPENDED, "spec.suspend is false")
 
 
 def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
     """Return the conditions for success and failure: at most one is ever true, and it stays so with its message."""
-    verdict = ledger.verdict
-    for kind in (SUCCEEDED, FAILED):
-        if verdict is None:
-            yield Says(kind, status=False, reason=reasons.NOT_FINISHED, message=_aim(cluster, kind))
-        elif verdict.kind == kind:
-            yield Says(kind, status=True, reason=verdict.reason, message=verdict.message)
-        else:
-            yield Says(
-                kind, status=False, reason=reasons.FINISHED, message=f"the cluster has already {verdict.kind.lower()}"
-            )
-
-
-def _aim(cluster: TFCluster, kind: str) -> str:
-    if kind == FAILED:
-        limit = cluster.backoff_limit
-        return "the cluster has not failed" + (f"; at most {limit} restarts" if limit is not None else "")
-    policy = cluster.success_policy
+    if (verdict := ledger.verdict) is not None:
+        for kind in (SUCCEEDED, FAILED):
+            if verdict.kind == kind:
+                yield Says(kind, True, verdict.reason, verdict.message)
+            else:
+                yield Says(kind, False, reasons.FINISHED, f"the cluster has already {verdict.kind.lower()}")
+        return
+    policy, limit = cluster.success_policy, cluster.backoff_limit
+    aim = f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
     if not policy.jobs:
-        return "spec.successPolicy.jobs is empty: set the jobs that decide"
-    return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
+        aim = "spec.successPolicy.jobs is empty: set the jobs that decide"
+    yield Says(SUCCEEDED, False, reasons.NOT_FINISHED, aim)
+    most = "" if limit is None else f"; at most {limit} restarts"
+    yield Says(FAILED, False, reasons.NOT_FINISHED, f"the cluster has not failed{most}")
 
 
 def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
@@ -233,8 +212,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
         told.append(message)
     gravest = _gravest(findings, _TOLD_BESIDE_READY)
     if not told and gravest is None:
-        message = "all pods match the current template"
-        return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
+        return Says("UpToDate", True, reasons.ALL_CURRENT, "all pods match the current template")
     reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
     if told and cluster.update_strategy.type == "OnDelete":
         reason = reasons.WAITING_FOR_DELETE
@@ -242,13 +220,13 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
     if gravest is not None:
         reason = gravest[0]
         told.insert(0, gravest[1])
-    return Says("UpToDate", status=False, reason=reason, message="; ".join(told))
+    return Says("UpToDate", False, reason, "; ".join(told))
 
 
 def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]) -> Says:
     if ledger.verdict is not None:
         message = "the cluster has finished: its views are no longer updated"
-        return Says("MembershipPublished", status=True, reason=reasons.FINISHED, message=message)
+        return Says("MembershipPublished", True, reasons.FINISHED, message)
     stale = []
     for job_views in wanted:
         held, job = roster.views(job_views.job), job_views.job.name
@@ -262,25 +240,16 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
             if (pod := place.staying) is not None and pod.listening
         ]
     if stale:
-        return Says(
-            "MembershipPublished",
-            status=False,
-            reason=reasons.PUBLISHING,
-            message=f"{len(stale)} not updated yet: {', '.join(_few(stale))}",
-        )
-    epoch = views.epoch_of(wanted)
-    return Says(
-        "MembershipPublished",
-        status=True,
-        reason=reasons.PUBLISHED,
-        message=f"all running pods have their current view; newest epoch {epoch}",
-    )
+        message = f"{len(stale)} not updated yet: {', '.join(_few(stale))}"
+        return Says("MembershipPublished", False, reasons.PUBLISHING, message)
+    message = f"all running pods have their current view; newest epoch {views.epoch_of(wanted)}"
+    return Says("MembershipPublished", True, reasons.PUBLISHED, message)
 
 
 def conflict(findings: Sequence[Finding]) -> Says:
     if taken := [finding.message for finding in findings if finding.reason == reasons.NAME_TAKEN]:
-        return Says("NameConflict", status=True, reason=reasons.NAME_TAKEN, message=shorten(taken))
-    return Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name conflicts")
+        return Says("NameConflict", True, reasons.NAME_TAKEN, shorten(taken))
+    return Says("NameConflict", False, reasons.NO_CONFLICT, "no name conflicts")
 
 
 def shorten(messages: Sequence[str]) -> str:

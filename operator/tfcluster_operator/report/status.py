@@ -44,9 +44,8 @@ def status_in_turns(
 ) -> Turns[dict[str, Any]]:
     """Compute the whole status, and yield now and then.
 
-    ``roster`` is what exists after the plan; ``wanted`` are the views that should be published, ``findings`` what
-    prevents the cluster from being ready, ``aside`` other problems, and ``changed`` the first field in which a job's
-    template differs from its outdated pods.
+    ``findings`` prevent the cluster from being ready, ``aside`` are other problems, and ``changed`` has the first field
+    in which a job's template differs from its outdated pods.
     """
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
@@ -126,25 +125,25 @@ def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
 
 
 def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
-    """Compute the status of a TFCluster that is being deleted: earlier reports stay, Ready reports the deletion."""
+    """Compute the status of a TFCluster that is being deleted: Ready reports the deletion."""
     message = "the TFCluster is being deleted: its objects are no longer created or repaired"
-    said = (conditions.Says("Ready", status=False, reason=reasons.DELETING, message=message),)
-    return {
-        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
-        "observedGeneration": generation,
-        "conditions": conditions.dated(status, said, generation=generation, now=now),
-    }
+    said = [conditions.Says("Ready", False, reasons.DELETING, message)]
+    return _with_conditions(status, said, generation, now)
 
 
 def invalid_status(
     status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
 ) -> dict[str, Any]:
-    """Compute the status of a TFCluster whose spec is invalid: earlier reports stay, Ready has the reason."""
-    message = conditions.shorten(problems)
-    said = [
-        conditions.Says(kind, status=kind == "Stalled", reason=reasons.INVALID_SPEC, message=message)
-        for kind in ("Ready", "Stalled")
-    ]
+    """Compute the status of a TFCluster whose spec is invalid: Ready has the reason."""
+    why = reasons.INVALID_SPEC, conditions.shorten(problems)
+    said = [conditions.Says("Ready", False, *why), conditions.Says("Stalled", True, *why)]
+    return _with_conditions(status, said, generation, now)
+
+
+def _with_conditions(
+    status: Mapping[str, Any], said: Sequence[conditions.Says], generation: int, now: float
+) -> dict[str, Any]:
+    """Return an earlier report with other conditions."""
     return {
         **{field: value for field, value in status.items() if field != _WAITING_SINCE},
         "observedGeneration": generation,

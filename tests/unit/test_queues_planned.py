@@ -13,6 +13,7 @@ from unit.queue_world import FIRST, KIND, SECOND, Queue, queued
 
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger, Verdict
+from tfcluster_operator.declaration.parse import with_status
 from tfcluster_operator.life.queueing import Turn, stand
 from tfcluster_operator.plan.actions import Delete, Finding
 
@@ -414,7 +415,7 @@ def test_finished_cluster_is_finished_for_the_queue():
     assert queue.condition("Ready", refused)[:2] == ("True", reasons.SUCCEEDED)
     assert queue.condition("UpToDate", refused)[:2] == ("False", reasons.REJECTED)
     said = {"conditions": [{"type": "Succeeded", "status": "True", "observedGeneration": 1}]}
-    queue.cluster = replace(queue.cluster, status=said)
+    queue.cluster = with_status(queue.cluster, said)
     queue.play("lose 0")
     assert (queue.asked(), queue.roster(queue.cluster).standing.turn) == ({}, Turn.FINISHED)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import JobRecord, Ledger
+from tfcluster_operator.declaration.parse import with_status
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.views import JobViews, views_of
@@ -47,7 +48,7 @@ class Rendered:
 def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
     """Compute the objects that the operator would create for a new TFCluster."""
     # The objects are the same if the pods have to wait for something, so waits are ignored.
-    at_once = replace(cluster, suspend=False, status={}, deleting=False, queue="")
+    at_once = with_status(replace(cluster, suspend=False, deleting=False, queue=""), {})
     roster = call_roll(at_once, Observed(), resolver=read_archive().delivered_to(cluster))
     wanted = views_of(roster).of_jobs
     # An action without an object creates the copy of the resolver, which all clusters of a namespace share.

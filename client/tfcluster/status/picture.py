@@ -349,7 +349,7 @@ def _jobs(
     if pods is None:
         return tuple(_job(job.name, told.get(job.name) or {}, (), job.replicas) for job in cluster.jobs)
     bodies = list(pods)
-    ledger = ledgers.read(cluster.status)
+    ledger = cluster.ledger
     observed = Observed(pods=observe_pods(bodies, now))
     roster = call_roll(cluster, observed, standing=as_reported(cluster)).completed_by(ledger)
     drawing = TaskDrawing(

@@ -107,6 +107,11 @@ def parse(
     return cluster
 
 
+def with_status(cluster: TFCluster, status: Mapping[str, Any]) -> TFCluster:
+    """Return a TFCluster with another status."""
+    return replace(cluster, status=status, ledger=ledger.read(status))
+
+
 def _cluster(
     body: Mapping[str, Any], spec: SpecFields, jobs: Sequence[Job], gang_scheduler: GangScheduler
 ) -> TFCluster:
@@ -148,7 +153,7 @@ def _identity(body: Mapping[str, Any], *, suspend: bool) -> dict[str, Any]:
         "suspend": suspend or bool(gave_up),
         "queue": _label(metadata, naming.LABEL_QUEUE),
         "priority_class": _label(metadata, naming.LABEL_PRIORITY),
-        "regrants": known.regrants,
+        "ledger": known,
         "gave_up": gave_up,
     }
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tfcluster_operator.declaration import naming, quantities
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
+from tfcluster_operator.declaration.ledger import Ledger
 
 #: TensorFlow's rule: an evaluator sees the cluster, and no other task sees it.
 EVALUATOR: Final = "evaluator"
@@ -209,9 +210,8 @@ class TFCluster:
 
     Times are seconds; None means no limit, and for ``gang`` that each pod is scheduled on its own.  ``inject`` is
     whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.  ``queue`` is its
-    LocalQueue, or "", and ``priority_class`` its WorkloadPriorityClass.  ``regrants`` counts how often a queue changed
-    the number of its tasks, so that ``edition`` grows whenever its membership can change.  ``gave_up`` is why the
-    operator has suspended it though the user has not, or "".
+    LocalQueue, or "", and ``priority_class`` its WorkloadPriorityClass.  ``ledger`` is the record in its status, and
+    ``gave_up`` is why the operator has suspended it though the user has not, or "".
     """
 
     name: str
@@ -224,6 +224,7 @@ class TFCluster:
     suspend: bool
     jobs: tuple[Job, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
     backoff_limit: int | None = None
     active_deadline: int | None = None
@@ -237,7 +238,6 @@ class TFCluster:
     gang: Gang | None = None
     queue: str = ""
     priority_class: str = ""
-    regrants: int = 0
     gave_up: str = ""
     #: The spec that it was parsed from.
     raw: Any = field(default=None, compare=False, repr=False)
@@ -245,7 +245,7 @@ class TFCluster:
     @property
     def edition(self) -> int:
         """The number of the membership: it grows with each edit, and with each change by the queue."""
-        return self.generation + self.regrants
+        return self.generation + self.ledger.regrants
 
     @property
     def sets_tf_config(self) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse, with_status
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.status_writer import StatusWriter, Unwritten
@@ -160,10 +160,10 @@ class Reconciler:
                 memory.roll = None
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
-        written = known = ledger.read(cluster.status)
+        written = cluster.ledger
         if memory.unwritten.pending is not None:
-            cluster = replace(cluster, status=with_others(memory.unwritten.pending, cluster.status))
-            known = ledger.read(cluster.status)
+            cluster = with_status(cluster, with_others(memory.unwritten.pending, cluster.status))
+        known = cluster.ledger
         blocked = await self._look_at_blocked_names(cluster, memory)
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, known, memory)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from tfcluster_operator.declaration import ledger, naming
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Job, Placement, TFCluster
 from tfcluster_operator.objects.base import digest_of
 from tfcluster_operator.objects.kinds import Observed
@@ -116,7 +117,7 @@ class Standing:
 def stand(cluster: TFCluster, observed: Observed) -> Standing:
     """Return the part of a cluster that has quota."""
     claims = sorted(_claims_of(cluster, observed), key=_rank)
-    known = ledger.read(cluster.status) if cluster.queue else ledger.Ledger()
+    known = cluster.ledger if cluster.queue else Ledger()
     if known.verdict is not None:
         # Kueue can delete the Workloads of a finished cluster; this does not change the cluster.
         return Standing(Turn.FINISHED, _with_tasks(cluster, known.granted), rest=tuple(_in_order(cluster, claims)))
@@ -160,7 +161,7 @@ def as_reported(cluster: TFCluster) -> Standing:
     """Return the part of a cluster that has quota according to its status, for users who cannot read Workloads."""
     if not cluster.queue or cluster.suspend:
         return Standing(Turn.SUSPENDED if cluster.queue else Turn.FREE, cluster)
-    known, no_task = ledger.read(cluster.status), not any(job.replicas for job in cluster.jobs)
+    known, no_task = cluster.ledger, not any(job.replicas for job in cluster.jobs)
     conditions = {one.get("type"): one.get("status") for one in cluster.status.get("conditions") or ()}
     if known.verdict is not None:
         return Standing(Turn.FINISHED, _with_tasks(cluster, known.granted))

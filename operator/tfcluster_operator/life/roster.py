@@ -199,10 +199,8 @@ class Roster:
                     place._replace(stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
                     for place in self.places[job.name]
                 )
-        cluster = self.cluster
-        if ledger.regrants != cluster.regrants:
-            cluster = replace(cluster, regrants=ledger.regrants)
-        if changed or cluster is not self.cluster:
+        if changed or ledger.regrants != self.cluster.ledger.regrants:
+            cluster = replace(self.cluster, ledger=ledger)
             return replace(self, cluster=cluster, places={**self.places, **changed})
         return self
 

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from tfcluster_operator.declaration import ledger, naming
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Condition, Kind, Meta, Metadata
@@ -106,11 +107,10 @@ def names_of(cluster: TFCluster) -> list[str]:
     """Return the names of the PodGroups of a cluster's gangs, by the rounds in its status."""
     if cluster.gang is None:
         return []
-    known = ledger.read(cluster.status)
-    return list(dict.fromkeys(name_for(cluster, job, known) for job in cluster.jobs))
+    return list(dict.fromkeys(name_for(cluster, job, cluster.ledger) for job in cluster.jobs))
 
 
-def name_for(cluster: TFCluster, job: Job, known: ledger.Ledger) -> str:
+def name_for(cluster: TFCluster, job: Job, known: Ledger) -> str:
     """Return the name of the PodGroup that a job's tasks start with now."""
     return naming.gang_name(cluster.name, known.of(job.name).incarnation, wave_of(job))
 

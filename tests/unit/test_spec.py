@@ -178,7 +178,7 @@ def test_task_server_and_a_program_of_its_own_are_one_too_many(program):
 def test_extended_resources_alone_are_accelerators(limits, counted):
     container = {"name": "a", "image": "i", "resources": {"limits": limits}}
     (job,) = make_cluster({"worker": {"template": {"spec": {"containers": [container]}}}}).jobs
-    assert counted == job.limits()
+    assert counted == job.limits
 
 
 NO_LIMIT: dict[str, Any] = {"type": "RollingUpdate"}

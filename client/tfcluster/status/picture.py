@@ -222,9 +222,9 @@ def _clock(seconds: float) -> str:
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
     if pod.phase != "Running":
-        return {resource: Devices(count) for resource, count in job.limits().items()}
+        return {resource: Devices(count) for resource, count in job.limits.items()}
     healthy = pod.devices or {}
-    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits().items()}
+    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _CANONICAL: Final = re.compile(
@@ -25,6 +26,7 @@ class DeviceFilter:
     task: int | None
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> DeviceFilter | None:
     """Parse one device filter."""
     match = _CANONICAL.fullmatch(text)
@@ -49,6 +51,7 @@ class Visible:
         return below if self.everything else sum(index < below for index in self.indices)
 
 
+@lru_cache(maxsize=1024)
 def visible(texts: tuple[str, ...], job: str) -> Visible:
     """Return which other tasks of a job a task with these device filters sees."""
     if not texts:

@@ -99,6 +99,9 @@ class JobRecord:
         return None if index in self.started else self.failing.get(index)
 
 
+_NO_RECORD: Final = JobRecord()
+
+
 @dataclass(frozen=True, slots=True)
 class GaveUp:
     """Why a cluster does not have pods though its spec wants some; an edit (a new generation) tries again."""
@@ -130,7 +133,7 @@ class Ledger:
 
     def of(self, job: str) -> JobRecord:
         """Return the record of a job, or an empty one."""
-        return self.jobs.get(job, JobRecord())
+        return self.jobs.get(job, _NO_RECORD)
 
     def next_incarnation(self) -> int:
         """Return a number that no job has had: jobs with the same number were started together."""

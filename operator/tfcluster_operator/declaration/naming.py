@@ -77,11 +77,6 @@ RESOLVER_VOLUME: Final = "tfcluster-resolver"
 ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
 
 
-def service_name(cluster: str) -> str:
-    """Return the name of the headless Service of a cluster."""
-    return cluster
-
-
 def view_name(cluster: str, job: str) -> str:
     """Return the name of the ConfigMap with the views of one job's tasks."""
     return f"{cluster}-{dns_job(job)}"
@@ -196,9 +191,12 @@ def dns_job(job: str) -> str:
 
 
 def address(*, cluster: str, namespace: str, job: str, index: int, port: int, cluster_domain: str) -> str:
-    """Return the "host:port" of a task, which does not depend on its pod ("DNS for Services and Pods")."""
+    """Return the "host:port" of a task, which does not depend on its pod ("DNS for Services and Pods").
+
+    The headless Service has the name of the cluster.
+    """
     domain = f".{cluster_domain}" if cluster_domain else ""
-    return f"{pod_name(cluster, job, index)}.{service_name(cluster)}.{namespace}.svc{domain}:{port}"
+    return f"{pod_name(cluster, job, index)}.{cluster}.{namespace}.svc{domain}:{port}"
 
 
 def cluster_labels(cluster: str) -> dict[str, str]:

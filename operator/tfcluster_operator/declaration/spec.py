@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -83,7 +84,7 @@ class Spread(Colocation, frozen=True):
     max_skew: Annotated[int, Meta(ge=1)] = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which a cached property cannot have
 class Job:
     """One job: a named role of TensorFlow and its number of tasks.
 
@@ -133,7 +134,8 @@ class Job:
         """Return the names of the PodGroups, of any scheduler, that the template puts the pods in."""
         return frozenset(group for _, group in groups_of_template(self.template))
 
-    def limits(self) -> dict[str, int]:
+    @cached_property
+    def limits(self) -> Mapping[str, int]:
         """Count the extended resources that one pod requests: a device plugin grants them whole or not at all."""
         total: dict[str, int] = {}
         for container in (self.template.get("spec") or {}).get("containers") or ():
@@ -260,7 +262,10 @@ class TFCluster:
 
     def job(self, name: str) -> Job | None:
         """Return the job of this name."""
-        return next((job for job in self.jobs if job.name == name), None)
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        return None
 
     def colocated(self, job: Job) -> dict[str, str]:
         """Return the label that the pods of a job share with those of colocated jobs; empty without a colocation.

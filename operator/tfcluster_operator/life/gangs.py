@@ -72,7 +72,7 @@ class Gang:
         """Count the extended resources that its pods request together."""
         total: dict[str, int] = {}
         for place in self.members:
-            for resource, count in place.task.job.limits().items():
+            for resource, count in place.task.job.limits.items():
                 total[resource] = total.get(resource, 0) + count
         return total
 

@@ -37,9 +37,9 @@ def rollout_of(roster: Roster, job: Job) -> Rollout:
     old = [place for place in places if place.outdated]
     return Rollout(
         job,
-        outdated=tuple(place for place in old if place.stage is not Stage.TERMINATING),
-        leaving=tuple(place for place in old if place.stage is Stage.TERMINATING),
-        unavailable=tuple(place for place in places if not place.serving),
+        outdated=tuple([place for place in old if place.stage is not Stage.TERMINATING]),
+        leaving=tuple([place for place in old if place.stage is Stage.TERMINATING]),
+        unavailable=tuple([place for place in places if not place.serving]),
     )
 
 

@@ -100,19 +100,17 @@ class Place(NamedTuple):
 _Kind = TypeVar("_Kind", bound=Child)
 
 
-@dataclass(frozen=True, slots=True)
-class Holding(Generic[_Kind]):
-    """A name that the cluster needs for an object other than a pod, its holder, and the object."""
+class Holding(NamedTuple, Generic[_Kind]):
+    """A name that the cluster needs for an object other than a pod, its holder, and the object.
+
+    ``own`` is the object, if it is ours and is not being deleted.
+    """
 
     kind: str
     name: str
     holder: Holder
     object: _Kind | None = None
-
-    @property
-    def own(self) -> _Kind | None:
-        """The object, if it is ours and is not being deleted."""
-        return self.object if self.holder is Holder.OURS else None
+    own: _Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ class Roster:
     @property
     def service(self) -> Holding[Service]:
         """The holder of the headless Service's name."""
-        return self.held(Service, naming.service_name(self.cluster.name))
+        return self.held(Service, self.cluster.name)
 
     def views(self, job: Job) -> Holding[ConfigMap]:
         """Return the holder of the name of the ConfigMap with a job's views."""
@@ -165,8 +163,7 @@ class Roster:
         if not self.resolver or found is None:
             return Holding(ConfigMap.KIND, self.resolver, Holder.NOBODY) if self.resolver else None
         right = Holder.LEAVING if found.meta.terminating else Holder.OURS
-        holder = right if found.is_genuine_copy else Holder.FOREIGN
-        return Holding(ConfigMap.KIND, self.resolver, holder, found)
+        return _holding(ConfigMap, self.resolver, right if found.is_genuine_copy else Holder.FOREIGN, found)
 
     def of(self, job: Job) -> tuple[Place, ...]:
         """Return the places of one job."""
@@ -361,7 +358,11 @@ def _stage_of(pod: Pod) -> Stage:
 
 def _hold(cluster: TFCluster, kind: type[_Kind], name: str, observed: Observed) -> Holding[_Kind]:
     found = observed.of(kind).get(name)
-    return Holding(kind.KIND, name, Holder.NOBODY if found is None else holder_of(cluster, found), found)
+    return _holding(kind, name, Holder.NOBODY if found is None else holder_of(cluster, found), found)
+
+
+def _holding(kind: type[_Kind], name: str, holder: Holder, found: _Kind | None) -> Holding[_Kind]:
+    return Holding(kind.KIND, name, holder, found, found if holder is Holder.OURS else None)
 
 
 class Succession(NamedTuple):

@@ -145,7 +145,7 @@ class _Builder:
         self._memberships: dict[tuple[str, ...], str] = {}
         self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
         #: A view has the devices of the viewer's own job even if its filters hide that job.
-        self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
+        self._differ_by_viewer = any(job.limits for job in cluster.jobs)
 
     def job_views(self, job: Job, known: Mapping[str, ReadFile]) -> JobViews:
         """Build the views of one job; ``known`` are the files in its ConfigMap."""
@@ -208,7 +208,7 @@ class _Builder:
                 jobs[job.name] = tuple(addresses.values()) if dense else addresses
             if (ranges := _filter_ranges(job, shown)) and job.name != EVALUATOR:
                 device_filters[job.name] = ranges
-            limits = job.limits()
+            limits = job.limits
             if limits and (members or job is viewer):
                 mine = self._healthy[job.name]
                 accelerators[job.name] = contract.JobAccelerators(
@@ -319,7 +319,7 @@ def _runs(job: Job, indices: tuple[int, ...]) -> Iterator[contract.FilterRange]:
 
 def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, int]]:
     """Count healthy devices if they differ from the limit, so that a normal start does not rewrite a view."""
-    limits = job.limits()
+    limits = job.limits
     differing = {}
     for place in roster.of(job) if limits else ():
         pod = place.staying

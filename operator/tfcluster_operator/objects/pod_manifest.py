@@ -97,7 +97,7 @@ def build(
             # The operator restarts, with its own delays and counts.
             "restartPolicy": "Never",
             "hostname": hostname,
-            "subdomain": naming.service_name(cluster.name),
+            "subdomain": cluster.name,
             **({"schedulerName": placed_by} if placed_by else {}),
             **membership.spec,
             "volumes": [*(spec.get("volumes") or ()), *volumes],

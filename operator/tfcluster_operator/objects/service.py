@@ -50,8 +50,7 @@ class Service:
 
 
 def _wanted(cluster: TFCluster) -> Wanted:
-    name = naming.service_name(cluster.name)
-    return Wanted(name, partial(build, cluster), partial(change, cluster), attrgetter("beyond_repair"))
+    return Wanted(cluster.name, partial(build, cluster), partial(change, cluster), attrgetter("beyond_repair"))
 
 
 KIND: Final = base.kind_of(
@@ -59,7 +58,7 @@ KIND: Final = base.kind_of(
     "services",
     _Wire,
     lambda wire: Service(Meta.read(wire.metadata), wire.spec),
-    lambda cluster, _: [naming.service_name(cluster.name)],
+    lambda cluster, _: [cluster.name],
     wanted=lambda facts: [_wanted(facts.cluster)],
     gate=Service.KIND,
 )
@@ -75,7 +74,7 @@ def build(cluster: TFCluster) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": base.owned(cluster, naming.service_name(cluster.name), labels=labels),
+        "metadata": base.owned(cluster, cluster.name, labels=labels),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

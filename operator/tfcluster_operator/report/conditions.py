@@ -146,9 +146,10 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
 
 def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
     """Return the most severe reason that was found, and its message."""
-    for reason in reasons_in_order:
-        if told := list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason)):
-            return reason, shorten(told)
+    found = {finding.reason for finding in findings}
+    for reason in reasons_in_order if found else ():
+        if reason in found:
+            return reason, shorten([*dict.fromkeys(one.message for one in findings if one.reason == reason)])
     return None
 
 

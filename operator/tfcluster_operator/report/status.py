@@ -154,7 +154,7 @@ def _with_conditions(
 def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
     record, places = ledger.of(job.name), conditions.shown(roster, job, ledger)
     held: dict[str, int] = {}
-    limits = job.limits()
+    limits = job.limits
     created = ready = failed = 0
     for place in places:
         pod = place.pod if place.settled else place.staying

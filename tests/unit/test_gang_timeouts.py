@@ -11,7 +11,7 @@ import pytest
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
 from tfcluster_operator.declaration import ledger, reasons
-from tfcluster_operator.declaration.ledger import FAILED, GaveUp, timestamp
+from tfcluster_operator.declaration.ledger import FAILED, timestamp
 from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
@@ -168,8 +168,6 @@ def test_what_is_known_survives_the_operator():
     world.now += 400.0
     known = ledger.read(written(world, cluster))
     assert known.gangs == {"demo.0": world.now - 400.0}
-    gave_up = ledger.Ledger(gave_up=GaveUp(7, "no room"))
-    assert ledger.read({"internal": ledger.internal_fields(gave_up)}) == gave_up
     world.ledger = ledger.Ledger(gangs={"demo.0": world.now + 5_000.0})
     world.plan(cluster)
     assert world.ledger.gangs == {"demo.0": world.now}

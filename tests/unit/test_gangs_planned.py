@@ -11,7 +11,7 @@ from unit.in_memory import LEAVING, InMemoryWorld, creates, make_body, make_clus
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Delete
 
 KIND = "PodGroup"
 
@@ -130,17 +130,6 @@ def test_tasks_that_start_together_wait_for_places_together(steps, waited_for, p
     assert placed is None or members(world) == placed
 
 
-def test_group_is_created_before_its_first_pod():
-    cluster, world = gang(), started(gang())
-    actions = InMemoryWorld().plan(cluster).actions
-    kinds = [one.kind for one in actions if creates(one, "PodGroup", "Pod")]
-    assert kinds == ["PodGroup", *["Pod"] * 6]
-    body = world.objects[KIND, "demo.0"]
-    assert body["apiVersion"] == "scheduling.k8s.io/v1beta1"
-    assert body["spec"] == {"schedulingPolicy": {"gang": {"minCount": 6}}}
-    assert body["metadata"]["ownerReferences"][0]["kind"] == "TFCluster"
-
-
 def test_waiting_gang_is_reported_with_its_requests():
     template = {"spec": {"containers": [{"name": "t", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     cluster = gang({"worker": {"replicas": 3, "template": template}})
@@ -189,14 +178,6 @@ def test_pod_that_admission_removes_from_the_gang_is_deleted():
     (delete,) = world.plan(cluster).actions
     assert isinstance(delete, Delete)
     assert (delete.reason, delete.toward) == (reasons.GANG_CHANGED, "demo.0")
-
-
-def test_edited_group_is_repaired_for_the_gang():
-    world = started(gang())
-    IS_EDITED(world)
-    (patch,) = world.plan(gang()).actions
-    assert isinstance(patch, Patch)
-    assert patch.reason == reasons.GANG_CHANGED
 
 
 def test_group_that_is_kept_by_its_finalizer_is_let_go():
@@ -254,29 +235,9 @@ def test_server_without_groups_blocks_the_gang():
     assert running.plan(cluster).findings[0].reason == reasons.GANG_UNAVAILABLE
 
 
-def test_foreign_group_with_our_name_is_reported():
-    world = InMemoryWorld()
-    world.create(KIND, {"metadata": {"name": "demo.0"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
-    cluster = gang({"worker": 2})
-    world.apply_all(world.plan(cluster).actions, cluster)
-    (finding,) = world.plan(cluster).findings
-    assert finding.reason == reasons.NAME_TAKEN
-    assert "PodGroup demo.0" in finding.message
-    assert world.names("Pod") == set()
-
-
-@pytest.mark.parametrize(
-    ("jobs", "spec", "words"),
-    [
-        ({"worker": {"minReplicas": 1}}, None, "spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"),
-        ({"worker": {"minReplicas": -1}}, {}, "spec.jobs.worker.minReplicas"),
-        ({"worker": 1}, "yes", "spec.scheduling.gang"),
-    ],
-)
-def test_invalid_gang_is_reported_with_its_path(jobs, spec, words):
-    with pytest.raises(InvalidSpecError) as refused:
-        parse(make_body(jobs, scheduling={"gang": spec}))
-    assert words in str(refused.value)
+def test_least_number_of_a_gang_needs_a_gang():
+    with pytest.raises(InvalidSpecError, match=r"spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"):
+        parse(make_body({"worker": {"minReplicas": 1}}))
 
 
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName"])
@@ -294,8 +255,6 @@ def test_gang_with_several_priorities_or_schedulers_is_rejected(field):
 def test_template_with_a_group_of_its_own():
     spec = {"schedulingGroup": {"podGroupName": "mine"}, "containers": [{"name": "task", "image": "image:1"}]}
     jobs = {"worker": {"replicas": 2, "template": {"spec": spec}}}
-    with pytest.raises(InvalidSpecError, match="remove one of the two"):
-        gang(jobs)
     cluster = make_cluster(jobs)
     world = started(cluster)
     assert set(members(world).values()) == {"mine"}

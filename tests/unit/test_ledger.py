@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfcluster_operator.declaration import ledger
-from tfcluster_operator.declaration.ledger import Failing, JobRecord, LastRestart, Ledger, Lost, Verdict
+from tfcluster_operator.declaration.ledger import Failing, GaveUp, JobRecord, LastRestart, Ledger, Lost, Verdict
 
 AT = 1_800_000_000.123
 
@@ -41,6 +41,10 @@ FULL = Ledger(
     verdict=Verdict("Failed", "TaskFailed", "worker-1 failed"),
     last_restart=LastRestart("worker-1", "OOMKilled", 137, "killed", AT + 5),
     jobs={"worker": WORKER, "ps": JobRecord()},
+    granted={"worker": 2},
+    regrants=3,
+    gangs={"demo.0": AT},
+    gave_up=GaveUp(7, "no room"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,8 +10,7 @@ import pytest
 from unit.in_memory import InMemoryWorld, creates
 from unit.queue_world import FIRST, KIND, SECOND, Queue, queued
 
-from tfcluster_operator.declaration import ledger, naming, reasons
-from tfcluster_operator.declaration.ledger import Ledger, Verdict
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import with_status
 from tfcluster_operator.life.queueing import Turn, stand
 from tfcluster_operator.plan.actions import Delete, Finding
@@ -281,10 +279,6 @@ def test_note_that_a_user_takes_away_ends_no_training(left):
     assert before == kept()
 
 
-def test_another_queue_is_asked_by_its_name():
-    assert running().play("queue other").claim()["spec"]["queueName"] == "other"
-
-
 # --- partial admission
 GANG = {"gang": {}}
 
@@ -467,9 +461,3 @@ def test_priority_is_the_label_s_or_the_pods(priority, found):
     (create,) = [one for one in InMemoryWorld().plan(cluster).actions if creates(one, "Workload")]
     named = create.build()["spec"]["priorityClassRef"]
     assert (named["name"], named["kind"]) == found
-
-
-def test_ledger_keeps_the_grants():
-    known = Ledger(granted={"worker": 2}, regrants=3, verdict=Verdict("Failed", "TaskFailed", "words"))
-    written = {"internal": json.loads(json.dumps(ledger.internal_fields(known)))}
-    assert (ledger.read(written).granted, ledger.read(written).regrants) == ({"worker": 2}, 3)

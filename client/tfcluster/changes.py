@@ -144,7 +144,7 @@ def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> 
         words.append(f"{job}: {_how(cluster, job)}")
         if complete := int((told.get(job) or {}).get("succeeded") or 0):
             words.append(f"{job}: {count(complete, 'task')} that ended with exit code 0 do not run again.")
-    if cluster.update_strategy.type == "OnDelete":
+    if cluster.spec.update_strategy.type == "OnDelete":
         return Change({}, (*words, *about_manager(body)))
     mark = {"metadata": {"annotations": {RESTARTED_AT: timestamp(at)}}}
     return Change({"spec": {"jobs": {job: {"template": mark} for job in jobs}}}, (*words, *about_manager(body)))
@@ -152,7 +152,7 @@ def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> 
 
 def _how(cluster: TFCluster, job: str) -> str:
     replicas = next(one.replicas for one in cluster.jobs if one.name == job)
-    strategy = cluster.update_strategy
+    strategy = cluster.spec.update_strategy
     tasks = f"its {count(replicas, 'task')}"
     if strategy.type == "RollingUpdate":
         some = count(strategy.within(replicas), "task")

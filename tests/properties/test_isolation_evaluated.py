@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from properties.strategies import clusters
 from properties.test_visibility import sees
 from support.examples import examples
@@ -170,7 +171,9 @@ def test_policies_are_few_and_stay_when_the_cluster_is_resized(cluster, more):
     policies = policies_of(cluster)
     resized = replace(
         cluster,
-        jobs=tuple(replace(j, replicas=j.replicas + more, max_replicas=j.max_replicas + more) for j in cluster.jobs),
+        jobs=tuple(
+            structs.replace(j, replicas=j.replicas + more, max_replicas=j.max_replicas + more) for j in cluster.jobs
+        ),
     )
 
     assert policies_of(resized) == policies

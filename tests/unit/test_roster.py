@@ -9,6 +9,7 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
+from msgspec import structs
 from unit.in_memory import (
     OTHERS,
     PREDECESSORS,
@@ -156,7 +157,7 @@ def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:
 
 def test_tasks_of_an_edited_job_are_classified_again(world):
     before_edit = make_cluster()
-    edited = replace(before_edit, jobs=tuple(replace(job, template_hash="another") for job in before_edit.jobs))
+    edited = replace(before_edit, jobs=tuple(structs.replace(job, template_hash="another") for job in before_edit.jobs))
     observed = world.observe(before_edit)
     before = call_roll(before_edit, observed)
     assert call_roll(edited, observed, before=before) == call_roll(edited, observed)

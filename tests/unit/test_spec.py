@@ -22,7 +22,12 @@ def problems(body: dict[str, Any]) -> tuple[str, ...]:
 def test_what_is_left_out_has_its_default():
     cluster = parse({"metadata": make_body()["metadata"], "spec": {"jobs": {"worker": {"template": TEMPLATE}}}})
     (job,) = cluster.jobs
-    assert (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend, cluster.status) == ("grpc", "", False, {})
+    assert (cluster.spec.rpc_layer, cluster.spec.cluster_domain, cluster.suspend, cluster.status) == (
+        "grpc",
+        "",
+        False,
+        {},
+    )
     assert (job.replicas, job.max_replicas, job.port, job.filters, job.task_filters) == (1, 1, 2222, (), {})
     assert cluster.inject
 
@@ -34,7 +39,7 @@ def test_what_is_declared_is_read():
     (job,) = cluster.jobs
     named = (cluster.name, cluster.namespace, cluster.uid, cluster.generation, cluster.deleting)
     assert named == ("demo", "default", "uid-of-the-cluster", 6, False)
-    assert (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
+    assert (cluster.spec.rpc_layer, cluster.spec.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
     assert (job.replicas, job.max_replicas, job.port, job.template) == (2, 5, 9000, TEMPLATE)
     assert (job.filters, job.task_filters) == (("/job:worker",), {4: ("/job:worker/task:0",)})
 
@@ -208,7 +213,7 @@ def rolling(most: Any) -> dict[str, Any]:
 )
 def test_share_of_the_tasks_is_rounded_down_and_one_at_least(strategy, replicas, unavailable):
     cluster = make_cluster({"worker": replicas}, updateStrategy=strategy)
-    assert cluster.update_strategy.within(replicas) == unavailable
+    assert cluster.spec.update_strategy.within(replicas) == unavailable
 
 
 @pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {}])
@@ -264,4 +269,4 @@ def test_spec_is_read_again_when_it_differs_whatever_its_generation():
     first = read(1, None)
     same = read(2, first)
     assert same.jobs is first.jobs
-    assert read(3, same, rpcLayer="grpc+mpi").rpc_layer == "grpc+mpi"
+    assert read(3, same, rpcLayer="grpc+mpi").spec.rpc_layer == "grpc+mpi"

@@ -48,7 +48,7 @@ def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
 
 def test_bound_of_its_tasks():
     most = MOST_TASKS_WITH_TF_CONFIG
-    assert make_cluster({"ps": 1, "worker": most - 1}, **SET).tf_config
+    assert make_cluster({"ps": 1, "worker": most - 1}, **SET).sets_tf_config
     assert make_cluster({"ps": 1, "worker": most}).jobs
     words = "TF_CONFIG is for 1000 tasks at most, and maxReplicas add up to 1001"
     for worker in ({"replicas": most}, {"replicas": 1, "maxReplicas": most}):

@@ -148,7 +148,7 @@ def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodCha
 
 
 def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *, under_way: bool) -> PodChange:
-    strategy = cluster.update_strategy
+    strategy = cluster.spec.update_strategy
     what: Literal["replace", "keep"] = "replace"
     words = "all together (updateStrategy Recreate)"
     if strategy.type == "OnDelete":

@@ -1,4 +1,4 @@
-"""The fields of a manifest, by type; invalid parts are reported with their paths.
+"""Reading a manifest by the types of its fields; invalid parts are reported with their paths.
 
 The CRD's validation has rejected them already, unless another CRD is installed.  Kubernetes treats null as absent, and
 so does :func:`read`.
@@ -7,116 +7,14 @@ so does :func:`read`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta
 
-from tfcluster_operator.declaration.spec import (
-    CleanPodPolicy,
-    Colocation,
-    Fields,
-    Isolation,
-    OnTimeout,
-    ResolverDelivery,
-    RestartPolicy,
-    RestartScope,
-    Spread,
-    SuccessPolicy,
-    TFConfigDelivery,
-    UpdateType,
-)
+from tfcluster_operator.declaration.spec import Fields
 
-DEFAULT_PORT: Final = 2222
-#: The most failed pods of a task that are kept, as the CRD has it.
-MOST_KEPT: Final = 10
 #: The most characters of a path and of a message that a problem shows: a condition's message has a limit.
 _SHOWN: Final = 500
-
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Port = Annotated[int, Meta(ge=1, le=65_535)]
-#: A number of tasks, or a percentage of them.
-Share = Count | Annotated[str, Meta(pattern=r"\A([1-9][0-9]?|100)%\Z")]
-
-
-class ResolverFields(Fields, frozen=True):
-    """``spec.resolver``."""
-
-    delivery: ResolverDelivery | None = None
-    tf_config: TFConfigDelivery = "None"
-
-
-class RollingFields(Fields, frozen=True):
-    """``spec.updateStrategy.rollingUpdate``."""
-
-    max_unavailable: Share = 1
-
-
-class UpdateFields(Fields, frozen=True):
-    """``spec.updateStrategy``."""
-
-    type: UpdateType = "OnDelete"
-    rolling_update: RollingFields = RollingFields()
-
-
-class GangFields(Fields, frozen=True):
-    """``spec.scheduling.gang``."""
-
-    timeout_seconds: Count | None = None
-    on_timeout: OnTimeout = "Fail"
-
-
-class SchedulingFields(Fields, frozen=True):
-    """``spec.scheduling``."""
-
-    gang: GangFields | None = None
-    colocate: Colocation | None = None
-    spread: tuple[Spread, ...] = ()
-
-
-class BudgetFields(Fields, frozen=True):
-    """``spec.jobs.J.disruptionBudget``."""
-
-    min_available: Share | None = None
-
-
-class JobFields(Fields, frozen=True):
-    """``spec.jobs.J``."""
-
-    replicas: Count = 1
-    max_replicas: Count = 0
-    min_replicas: Count | None = None
-    port: Port | None = None
-    device_filters: tuple[str, ...] = ()
-    task_device_filters: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    template: dict[str, Any] = msgspec.field(default_factory=dict)
-    task_server: bool = False
-    restart_policy: RestartPolicy = "OnFailure"
-    restart_scope: RestartScope = "Task"
-    start_after: tuple[str, ...] = ()
-    drain_timeout_seconds: Count = 0
-    disruption_budget: BudgetFields = BudgetFields()
-
-
-class SpecFields(Fields, frozen=True):
-    """``spec``, without its jobs."""
-
-    jobs: dict[str, Any] = msgspec.field(default_factory=dict)
-    port: Port = DEFAULT_PORT
-    rpc_layer: str = "grpc"
-    cluster_domain: str = ""
-    suspend: bool = False
-    backoff_limit: Count | None = None
-    active_deadline_seconds: Count | None = None
-    clean_pod_policy: CleanPodPolicy = "Running"
-    ttl_seconds_after_finished: Count | None = None
-    force_delete_after_seconds: Count | None = None
-    failed_pods_history_limit: Annotated[int, Meta(ge=0, le=MOST_KEPT)] = 1
-    success_policy: SuccessPolicy = SuccessPolicy()
-    update_strategy: UpdateFields = UpdateFields()
-    resolver: ResolverFields = ResolverFields()
-    isolation: Isolation = Isolation()
-    scheduling: SchedulingFields = SchedulingFields()
 
 
 class _Named(Fields, frozen=True):

@@ -16,27 +16,20 @@ from msgspec import structs
 
 from tfcluster_operator.declaration import filters, ledger, naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
-from tfcluster_operator.declaration.manifest import (
-    JobFields,
-    SpecFields,
-    TemplateFields,
-    read,
-    without_nulls,
-)
+from tfcluster_operator.declaration.manifest import TemplateFields, read, without_nulls
 from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import (
     CHIEF,
     EVALUATOR,
     WORKER,
     Colocation,
-    Gang,
     Isolation,
     Job,
     ResolverDelivery,
+    Spec,
     Spread,
     SuccessPolicy,
     TFCluster,
-    UpdateStrategy,
     main_container,
 )
 from tfcluster_resolver import contract
@@ -91,7 +84,7 @@ def parse(
     problems: list[str] = []
     # Jobs are parsed one by one, so that each problem has its job's name.
     whole = without_nulls({**raw, "jobs": None}) if isinstance(raw, Mapping) else raw
-    spec = read(SpecFields, whole, "spec", problems) or SpecFields()
+    spec = read(Spec, whole, "spec", problems) or Spec()
     cluster = _cluster(body, spec, _jobs(raw, spec, problems), gang_scheduler)
     if not problems:
         problems += [*_name_problems(cluster, spec), *_excesses(cluster), *_own_tf_configs(cluster)]
@@ -112,29 +105,17 @@ def with_status(cluster: TFCluster, status: Mapping[str, Any]) -> TFCluster:
     return replace(cluster, status=status, ledger=ledger.read(status))
 
 
-def _cluster(
-    body: Mapping[str, Any], spec: SpecFields, jobs: Sequence[Job], gang_scheduler: GangScheduler
-) -> TFCluster:
+def _cluster(body: Mapping[str, Any], spec: Spec, jobs: Sequence[Job], gang_scheduler: GangScheduler) -> TFCluster:
     gang = spec.scheduling.gang
     return TFCluster(
         **_identity(body, suspend=spec.suspend),
         raw=body.get("spec"),
-        rpc_layer=spec.rpc_layer,
-        cluster_domain=spec.cluster_domain,
+        spec=spec,
         jobs=tuple(jobs),
         success_policy=SuccessPolicy(spec.success_policy.jobs or _deciding(jobs), spec.success_policy.tasks),
-        backoff_limit=spec.backoff_limit,
-        active_deadline=spec.active_deadline_seconds,
-        clean_pod_policy=spec.clean_pod_policy,
-        ttl_after_finished=spec.ttl_seconds_after_finished,
-        update_strategy=UpdateStrategy(
-            spec.update_strategy.type, spec.update_strategy.rolling_update.max_unavailable or 1
-        ),
-        force_delete_after=spec.force_delete_after_seconds,
         inject=_injects(spec),
-        tf_config=spec.resolver.tf_config,
         isolation=_as_stored(spec.isolation),
-        gang=None if gang is None else Gang(gang.timeout_seconds, gang.on_timeout, gang_scheduler),
+        gang=None if gang is None else structs.replace(gang, scheduler=gang_scheduler),
     )
 
 
@@ -164,7 +145,7 @@ def _deciding(jobs: Sequence[Job]) -> tuple[str, ...]:
     return next(((one,) for one in (CHIEF, WORKER) if one in names), tuple(one for one in names if one != EVALUATOR))
 
 
-def _injects(spec: SpecFields) -> bool:
+def _injects(spec: Spec) -> bool:
     return (spec.resolver.delivery or _delivery(spec.resolver.tf_config)) == "ConfigMap"
 
 
@@ -186,7 +167,7 @@ def _without_empty(value: Any) -> Any:
     return {key: _without_empty(one) for key, one in value.items() if one not in ([], {})}
 
 
-def _jobs(raw: Any, spec: SpecFields, problems: list[str]) -> list[Job]:
+def _jobs(raw: Any, spec: Spec, problems: list[str]) -> list[Job]:
     declared = (raw.get("jobs") or {}) if isinstance(raw, Mapping) else {}
     if not isinstance(declared, Mapping):
         problems.append("spec.jobs: expected an object")
@@ -199,13 +180,13 @@ def _jobs(raw: Any, spec: SpecFields, problems: list[str]) -> list[Job]:
             problems.append(f"spec.jobs: {_shown(name)} cannot name a job: {words}")
             continue
         path = f"spec.jobs.{name}"
-        fields = read(JobFields, without_nulls(of_job), path, problems)
+        fields = read(Job, without_nulls(of_job), path, problems)
         if fields is not None and read(TemplateFields, fields.template, f"{path}.template", problems) is not None:
             found.append(_job(name, fields, spec, problems))
     return found
 
 
-def _job(name: str, job: JobFields, spec: SpecFields, problems: list[str]) -> Job:
+def _job(name: str, job: Job, spec: Spec, problems: list[str]) -> Job:
     port, template, scheduling = job.port or spec.port, job.template, spec.scheduling
     near, apart = scheduling.colocate, sorted(scheduling.spread, key=lambda one: one.topology_key)
     colocation = near if near is not None and name in (near.jobs or [name]) else None
@@ -220,24 +201,15 @@ def _job(name: str, job: JobFields, spec: SpecFields, problems: list[str]) -> Jo
     if job.task_server and (main.get("command") or main.get("args")):
         told = "the main container has a command or args of its own: remove them, or taskServer"
         problems.append(f"spec.jobs.{name}.taskServer: {told}")
-    least = job.disruption_budget.min_available
-    return Job(
+    return structs.replace(
+        job,
         name=name,
-        replicas=job.replicas,
         max_replicas=max(job.replicas, job.max_replicas),
         port=port,
-        filters=job.device_filters,
         task_filters=_task_filters(name, job, problems),
-        template=template,
         template_hash=digest(json.dumps(made_from, sort_keys=True, separators=(",", ":"))),
-        restart_policy=job.restart_policy,
-        restart_scope=job.restart_scope,
-        start_after=job.start_after,
-        drain_timeout_seconds=job.drain_timeout_seconds,
         history_limit=spec.failed_pods_history_limit,
-        task_server=job.task_server,
-        min_replicas=job.min_replicas,
-        min_available=1 if least == 0 else least,
+        placements=(),
         colocation=colocation,
         spread=spread,
     )
@@ -248,7 +220,7 @@ def _main_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((one for one in containers if one.get("name", "") == main_container(template)), {})
 
 
-def _task_filters(name: str, job: JobFields, problems: list[str]) -> dict[int, tuple[str, ...]]:
+def _task_filters(name: str, job: Job, problems: list[str]) -> dict[int, tuple[str, ...]]:
     # int() would accept "+1", "1_0" and digits of other scripts.
     for index in job.task_device_filters:
         if not _INDEX.fullmatch(index):
@@ -257,7 +229,7 @@ def _task_filters(name: str, job: JobFields, problems: list[str]) -> dict[int, t
     return {int(index): of_task for index, of_task in job.task_device_filters.items() if _INDEX.fullmatch(index)}
 
 
-def _name_problems(cluster: TFCluster, spec: SpecFields) -> Iterator[str]:
+def _name_problems(cluster: TFCluster, spec: Spec) -> Iterator[str]:
     """Report each reference to a job that is not declared, and each duplicate spread of a job."""
     scheduling = spec.scheduling
     named = [("spec.successPolicy.jobs", cluster.success_policy.jobs)]

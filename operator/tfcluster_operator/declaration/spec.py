@@ -45,6 +45,14 @@ WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
 #: What happens to a cluster whose gang was not scheduled in time.
 OnTimeout = Literal["Fail", "Suspend"]
 
+DEFAULT_PORT: Final = 2222
+#: The most failed pods of a task that are kept, as the CRD has it.
+MOST_KEPT: Final = 10
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+#: A number of tasks, or a percentage of them.
+Share = Count | Annotated[str, Meta(pattern=r"\A([1-9][0-9]?|100)%\Z")]
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -84,39 +92,49 @@ class Spread(Colocation, frozen=True):
     max_skew: Annotated[int, Meta(ge=1)] = 1
 
 
-@dataclass(frozen=True)  # without slots, which a cached property cannot have
-class Job:
-    """One job: a named role of TensorFlow and its number of tasks.
+class DisruptionBudget(Fields, frozen=True):
+    """How many tasks, a number or a share, an eviction must leave running; None does not limit evictions."""
 
-    ``filters`` are those of all tasks, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is
-    the PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
-    ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is how long a surplus
-    pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
-    their logs.  ``task_server``: the main container runs TensorFlow's server.  ``min_replicas`` is how many of its
-    tasks belong to a gang, None for all.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an
-    eviction must leave running; None does not limit evictions.  ``placements`` are the nodes that its queue allows,
-    empty without a queue.  ``colocation`` and ``spread`` place its tasks relative to others.
+    min_available: Share | None = None
+
+
+class Job(Fields, frozen=True, dict=True):
+    """One job: a named role of TensorFlow and its number of tasks; from ``name`` on, the fields are computed.
+
+    ``filters`` are those of all tasks, ``task_filters`` replace them for one index; ``port`` is TCP, 0 for that of the
+    cluster; ``template`` is the PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod
+    must be replaced.  ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is
+    how long a surplus pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of
+    each task are kept for their logs.  ``task_server``: the main container runs TensorFlow's server.  ``min_replicas``
+    is how many of its tasks belong to a gang, None for all.  ``placements`` are the nodes that its queue allows, empty
+    without a queue.  ``colocation`` and ``spread`` place its tasks relative to others.
     """
 
-    name: str
-    replicas: int
-    max_replicas: int
-    port: int
-    filters: tuple[str, ...]
-    task_filters: Mapping[int, tuple[str, ...]]
-    template: Mapping[str, Any]
-    template_hash: str
+    replicas: Count = 1
+    max_replicas: Count = 0
+    min_replicas: Count | None = None
+    port: Port = 0
+    filters: tuple[str, ...] = msgspec.field(default=(), name="deviceFilters")
+    task_device_filters: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    task_server: bool = False
     restart_policy: RestartPolicy = "OnFailure"
     restart_scope: RestartScope = "Task"
     start_after: tuple[str, ...] = ()
-    drain_timeout_seconds: int = 0
+    drain_timeout_seconds: Count = 0
+    disruption_budget: DisruptionBudget = DisruptionBudget()
+    name: str = ""
+    template_hash: str = ""
+    task_filters: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     history_limit: int = 1
-    task_server: bool = False
-    min_replicas: int | None = None
-    min_available: int | str | None = None
     placements: tuple[Placement, ...] = ()
     colocation: Colocation | None = None
     spread: tuple[Spread, ...] = ()
+
+    @property
+    def min_available(self) -> int | str | None:
+        """How many tasks, a number or a share such as ``50%``, an eviction must leave running; 1 at least."""
+        return 1 if self.disruption_budget.min_available == 0 else self.disruption_budget.min_available
 
     def placement_of(self, index: int) -> Placement | None:
         """Return the nodes that a queue allows for a task; None if it does not restrict them."""
@@ -163,21 +181,22 @@ class SuccessPolicy(Fields, frozen=True):
     tasks: SuccessTasks = "All"
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateStrategy:
-    """How an edit of a template replaces pods.
+class RollingUpdate(Fields, frozen=True):
+    """How many tasks of a job, a number or a share such as ``25%``, can be down in a rolling update."""
 
-    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, can be down in a rolling update.
-    """
+    max_unavailable: Share = 1
+
+
+class UpdateStrategy(Fields, frozen=True):
+    """How an edit of a template replaces pods."""
 
     type: UpdateType = "OnDelete"
-    max_unavailable: int | str = 1
+    rolling_update: RollingUpdate = RollingUpdate()
 
     def within(self, replicas: int) -> int:
         """Return how many tasks of a job can be unavailable in a rolling update."""
-        if isinstance(self.max_unavailable, int):
-            return max(1, self.max_unavailable)
-        return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
+        most = self.rolling_update.max_unavailable
+        return max(1, most if isinstance(most, int) else replicas * int(most.removesuffix("%")) // 100)
 
 
 class Isolation(Fields, frozen=True):
@@ -188,15 +207,14 @@ class Isolation(Fields, frozen=True):
     allow_from: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Fields, frozen=True):
     """The tasks that are scheduled together or not at all: of each job the first ``min_replicas``, else all of them.
 
-    ``timeout`` is for how many seconds they can wait for nodes, None without a limit; ``on_timeout`` is what happens
+    ``timeout_seconds`` is for how long they can wait for nodes, None without a limit; ``on_timeout`` is what happens
     then.  ``scheduler`` is the configured scheduler of gangs.
     """
 
-    timeout: int | None = None
+    timeout_seconds: Count | None = None
     on_timeout: OnTimeout = "Fail"
     scheduler: GangScheduler = KUBERNETES
 
@@ -206,12 +224,48 @@ class Gang:
         return min(job.replicas, usual if job.min_replicas is None else job.min_replicas)
 
 
+class Resolver(Fields, frozen=True):
+    """How the resolver and TF_CONFIG get into the pods."""
+
+    delivery: ResolverDelivery | None = None
+    tf_config: TFConfigDelivery = "None"
+
+
+class Scheduling(Fields, frozen=True):
+    """How tasks are placed together."""
+
+    gang: Gang | None = None
+    colocate: Colocation | None = None
+    spread: tuple[Spread, ...] = ()
+
+
+class Spec(Fields, frozen=True):
+    """``spec`` as the user wrote it, without its jobs; times are seconds, and None means no limit."""
+
+    jobs: dict[str, Any] = msgspec.field(default_factory=dict)
+    port: Port = DEFAULT_PORT
+    rpc_layer: str = "grpc"
+    cluster_domain: str = ""
+    suspend: bool = False
+    backoff_limit: Count | None = None
+    active_deadline_seconds: Count | None = None
+    clean_pod_policy: CleanPodPolicy = "Running"
+    ttl_seconds_after_finished: Count | None = None
+    force_delete_after_seconds: Count | None = None
+    failed_pods_history_limit: Annotated[int, Meta(ge=0, le=MOST_KEPT)] = 1
+    success_policy: SuccessPolicy = SuccessPolicy()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    resolver: Resolver = Resolver()
+    isolation: Isolation = Isolation()
+    scheduling: Scheduling = Scheduling()
+
+
 @dataclass(frozen=True, slots=True)
 class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
-    Times are seconds; None means no limit, and for ``gang`` that each pod is scheduled on its own.  ``inject`` is
-    whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.  ``queue`` is its
+    ``suspend``, ``success_policy``, ``isolation`` and ``gang`` are those of ``spec`` with what the operator adds;
+    without a gang each pod is scheduled on its own.  ``inject`` is whether the pods get the resolver.  ``queue`` is its
     LocalQueue, or "", and ``priority_class`` its WorkloadPriorityClass.  ``ledger`` is the record in its status, and
     ``gave_up`` is why the operator has suspended it though the user has not, or "".
     """
@@ -221,21 +275,13 @@ class TFCluster:
     uid: str
     generation: int
     deleting: bool
-    rpc_layer: str
-    cluster_domain: str
     suspend: bool
     jobs: tuple[Job, ...]
+    spec: Spec = field(default_factory=Spec)
     status: Mapping[str, Any] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
-    backoff_limit: int | None = None
-    active_deadline: int | None = None
-    clean_pod_policy: CleanPodPolicy = "Running"
-    ttl_after_finished: int | None = None
-    update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
-    force_delete_after: int | None = None
     inject: bool = True
-    tf_config: TFConfigDelivery = "None"
     isolation: Isolation = field(default_factory=Isolation)
     gang: Gang | None = None
     queue: str = ""
@@ -252,7 +298,7 @@ class TFCluster:
     @property
     def sets_tf_config(self) -> bool:
         """Whether the main containers get TF_CONFIG."""
-        return self.tf_config != "None"
+        return self.spec.resolver.tf_config != "None"
 
     def chosen_scheduler(self, job: Job) -> str:
         """Return the scheduler that the operator chooses for a job's pods; "" if the template or Kubernetes does."""
@@ -292,7 +338,7 @@ class TFCluster:
             job=task.job.name,
             index=task.index,
             port=task.job.port,
-            cluster_domain=self.cluster_domain,
+            cluster_domain=self.spec.cluster_domain,
         )
 
 

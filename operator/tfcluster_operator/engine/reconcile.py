@@ -284,8 +284,6 @@ class Reconciler:
             uid=metadata["uid"],
             generation=metadata["generation"],
             deleting=False,
-            rpc_layer="",
-            cluster_domain="",
             suspend=False,
             jobs=(),
             status=before,

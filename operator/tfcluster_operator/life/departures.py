@@ -60,9 +60,9 @@ STUCK_AFTER: Final = 10.0
 def seconds_until_freed(cluster: TFCluster, pod: Pod, now: float) -> float | None:
     """Return the seconds until a terminating pod is deleted by force; None if the user has not set such a time."""
     # A grace period of 0 means that it was deleted by force already; only a finalizer keeps it.
-    if cluster.force_delete_after is None or not pod.meta.terminating or not pod.meta.grace:
+    if cluster.spec.force_delete_after_seconds is None or not pod.meta.terminating or not pod.meta.grace:
         return None
-    return _gone_by(pod, now) + cluster.force_delete_after - now
+    return _gone_by(pod, now) + cluster.spec.force_delete_after_seconds - now
 
 
 def seconds_until_stuck(pod: Pod, now: float) -> float:
@@ -83,8 +83,8 @@ def stuck_words(cluster: TFCluster, pod: Pod) -> str:
             "its controller must remove it"
         )
     where = f"node {pod.node} has not confirmed its end" if pod.node else "its end is not confirmed"
-    if cluster.force_delete_after is not None:
-        cure = f"it will be force-deleted {cluster.force_delete_after} s after its grace period"
+    if cluster.spec.force_delete_after_seconds is not None:
+        cure = f"it will be force-deleted {cluster.spec.force_delete_after_seconds} s after its grace period"
     else:
         cure = f"set forceDeleteAfterSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
     return f"pod {pod.meta.name} is still terminating: {where}; {cure}"
@@ -92,7 +92,7 @@ def stuck_words(cluster: TFCluster, pod: Pod) -> str:
 
 def pods_to_clean(roster: Roster) -> Iterator[Pod]:
     """Select the pods of a finished cluster to delete: with cleanPodPolicy Running, those that have not ended."""
-    policy = roster.cluster.clean_pod_policy
+    policy = roster.cluster.spec.clean_pod_policy
     if policy == "None":
         return
     for pod in roster.staying():

@@ -95,7 +95,7 @@ def judge_failure(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger) -> V
     if policy == "ExitCode" and pod.exit is not None and pod.exit.code < SIGNALLED:
         message = f"{task} failed, and its restartPolicy ExitCode restarts from exit code {SIGNALLED} up only: {words}"
         return Verdict(FAILED, reasons.PERMANENT_EXIT_CODE, message)
-    limit = cluster.backoff_limit
+    limit = cluster.spec.backoff_limit
     if limit is not None and ledger.restarts >= limit:
         message = f"{task} failed after {ledger.restarts} of {limit} restarts: {words}"
         return Verdict(FAILED, reasons.BACKOFF_LIMIT_EXCEEDED, message)
@@ -104,7 +104,7 @@ def judge_failure(cluster: TFCluster, task: Task, pod: Pod, ledger: Ledger) -> V
 
 def judge_deadline(cluster: TFCluster, ledger: Ledger, now: float) -> Verdict | None:
     """Decide whether the cluster has exceeded its deadline."""
-    limit = cluster.active_deadline
+    limit = cluster.spec.active_deadline_seconds
     if limit is None or not ledger.started_at or now < ledger.started_at + limit:
         return None
     return Verdict(FAILED, reasons.DEADLINE_EXCEEDED, f"not finished within activeDeadlineSeconds, {limit} s")
@@ -113,7 +113,7 @@ def judge_deadline(cluster: TFCluster, ledger: Ledger, now: float) -> Verdict | 
 def seconds_left(cluster: TFCluster, ledger: Ledger, now: float) -> float | None:
     """Return the seconds until the deadline of a running cluster or the end of a finished one; None without a limit."""
     if ledger.verdict is None:
-        limit, since = cluster.active_deadline, ledger.started_at
+        limit, since = cluster.spec.active_deadline_seconds, ledger.started_at
     else:
-        limit, since = cluster.ttl_after_finished, ledger.finished_at
+        limit, since = cluster.spec.ttl_seconds_after_finished, ledger.finished_at
     return None if limit is None or not since else since + limit - now

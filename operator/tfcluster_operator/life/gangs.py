@@ -132,7 +132,7 @@ def _has_place(pod: Pod) -> bool:
 def waiting_since(roster: Roster, ledger: Ledger, gangs: Iterable[Gang], now: float) -> dict[str, float]:
     """Return since when each gang waits for nodes, in seconds since the epoch."""
     gang = roster.cluster.gang
-    if gang is None or gang.timeout is None:
+    if gang is None or gang.timeout_seconds is None:
         return {}
     waiting = (one.name for one in gangs if not one.placed and _may_start(roster, ledger, one, now))
     # A time in the future, written by an operator whose clock was ahead, counts as now.
@@ -143,12 +143,12 @@ def judge_gangs(roster: Roster, ledger: Ledger, gangs: Mapping[str, Gang], now: 
     """Decide what to do with a cluster whose gang was not scheduled in time; None before the timeout."""
     gang = roster.cluster.gang
     for name, since in ledger.gangs.items():
-        if gang is None or gang.timeout is None or now < since + gang.timeout:
+        if gang is None or gang.timeout_seconds is None or now < since + gang.timeout_seconds:
             continue
         why = gangs[name].trouble or roster.observed.lacking.get(PodGroup.KIND) or "no reason from a scheduler"
         count = len(gangs[name].members)
         tasks = f"its {count} tasks" if count > 1 else "its task"
-        limit = f"spec.scheduling.gang.timeoutSeconds, {gang.timeout} s"
+        limit = f"spec.scheduling.gang.timeoutSeconds, {gang.timeout_seconds} s"
         message = f"gang {name}: {tasks} could not be scheduled within {limit}: {why}"
         if gang.on_timeout == "Fail":
             return Verdict(FAILED, reasons.GANG_TIMEOUT, message)
@@ -158,9 +158,9 @@ def judge_gangs(roster: Roster, ledger: Ledger, gangs: Mapping[str, Gang], now: 
 
 def seconds_until_timeout(cluster: TFCluster, ledger: Ledger, now: float) -> float | None:
     """Return the seconds until the first gang times out, or None."""
-    if cluster.gang is None or cluster.gang.timeout is None or not ledger.gangs:
+    if cluster.gang is None or cluster.gang.timeout_seconds is None or not ledger.gangs:
         return None
-    return min(ledger.gangs.values()) + cluster.gang.timeout - now
+    return min(ledger.gangs.values()) + cluster.gang.timeout_seconds - now
 
 
 def _may_start(roster: Roster, ledger: Ledger, gang: Gang, now: float) -> bool:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from msgspec import structs
+
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Job, Placement, TFCluster
@@ -143,7 +145,7 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
     jobs = []
     for job in cluster.jobs:
         placements = tuple(_placements(job, holding, observed.flavors))
-        jobs.append(replace(job, replicas=min(job.replicas, granted.get(job.name, 0)), placements=placements))
+        jobs.append(structs.replace(job, replicas=min(job.replicas, granted.get(job.name, 0)), placements=placements))
         named = {one for claim in holding for one in claim.workload.flavors(naming.dns_job(job.name))}
         if unknown := tuple(sorted(named - observed.flavors.keys())):
             missing[job.name] = unknown
@@ -319,7 +321,7 @@ def _unknown(cluster: TFCluster, observed: Observed, granted: Mapping[str, int])
 
 
 def _with_tasks(cluster: TFCluster, counts: Mapping[str, int]) -> TFCluster:
-    jobs = tuple(replace(job, replicas=min(job.replicas, counts.get(job.name, 0))) for job in cluster.jobs)
+    jobs = tuple(structs.replace(job, replicas=min(job.replicas, counts.get(job.name, 0))) for job in cluster.jobs)
     return replace(cluster, jobs=jobs)
 
 

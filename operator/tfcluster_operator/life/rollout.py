@@ -47,7 +47,7 @@ def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[Pod]:
     """Select the outdated pods to delete now."""
     # RollingUpdate goes from the highest index.  Outdated pods that do not run come first, so that a template that
     # never became ready can be corrected.
-    strategy = cluster.update_strategy
+    strategy = cluster.spec.update_strategy
     if strategy.type == "OnDelete":
         return ()
     if strategy.type == "Recreate":

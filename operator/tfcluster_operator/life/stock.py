@@ -61,7 +61,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
 def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     """Note since when the gangs wait, and the verdict on a cluster whose gang has waited for too long."""
     gang = roster.cluster.gang
-    if gang is None or gang.timeout is None or ledger.verdict is not None:
+    if gang is None or gang.timeout_seconds is None or ledger.verdict is not None:
         return replace(ledger, gangs={}) if ledger.gangs else ledger
     # Tasks that have just completed are no longer members.
     roster = roster.completed_by(ledger)
@@ -96,8 +96,10 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
 
     return replace(
         ledger,
-        started_at=ledger.started_at if cluster.active_deadline is None else min(ledger.started_at, now),
-        finished_at=ledger.finished_at if cluster.ttl_after_finished is None else min(ledger.finished_at, now),
+        started_at=ledger.started_at if cluster.spec.active_deadline_seconds is None else min(ledger.started_at, now),
+        finished_at=ledger.finished_at
+        if cluster.spec.ttl_seconds_after_finished is None
+        else min(ledger.finished_at, now),
         jobs={name: record(known) for name, known in ledger.jobs.items()},
     )
 

@@ -219,7 +219,7 @@ class _Builder:
             namespace=self._cluster.namespace,
             uid=self._cluster.uid,
             epoch=0,
-            rpc_layer=self._cluster.rpc_layer,
+            rpc_layer=self._cluster.spec.rpc_layer,
             jobs=jobs,
             device_filters=device_filters,
             accelerators=accelerators,
@@ -338,7 +338,7 @@ LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
 
 def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
     """Write what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
-    seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.tf_config == "TFJob" else None
+    seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.spec.resolver.tf_config == "TFJob" else None
     if evaluator is not None and evaluator.replicas:
         addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
         seen = replace(seen, jobs={**seen.jobs, EVALUATOR: addresses})

@@ -177,7 +177,7 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 @lru_cache(maxsize=32)
 def _policies(source: _Source) -> tuple[Policy, ...]:
     jobs = tuple(
-        Job(name, 0, 0, port, of_all, dict(of_tasks), template={}, template_hash="")
+        Job(name=name, port=port, filters=of_all, task_filters=dict(of_tasks))
         for name, port, of_all, of_tasks in source.jobs
     )
     everyone = dict.fromkeys((job.name for job in jobs), frozenset({_REST}))

@@ -71,7 +71,7 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
                     if reason == reasons.TEMPLATE_CHANGED:
                         # An edit that should fix a failure does not wait for the back-off.
                         failing.setdefault(deleted.job.name, {}).pop(deleted.index, None)
-                        if roster.cluster.update_strategy.type == "Recreate":
+                        if roster.cluster.spec.update_strategy.type == "Recreate":
                             anew.add(deleted.job.name)
             case _:
                 pass

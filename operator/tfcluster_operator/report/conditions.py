@@ -184,7 +184,7 @@ def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
             else:
                 yield Says(kind, False, reasons.FINISHED, f"the cluster has already {verdict.kind.lower()}")
         return
-    policy, limit = cluster.success_policy, cluster.backoff_limit
+    policy, limit = cluster.success_policy, cluster.spec.backoff_limit
     aim = f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
     if not policy.jobs:
         aim = "spec.successPolicy.jobs is empty: set the jobs that decide"
@@ -204,7 +204,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
             continue
         message = f"{len(rollout.old)} of {job.replicas} {older_template(job.name, changed.get(job.name, ''))}"
         broken = [place for place in rollout.unavailable if not place.outdated]
-        if cluster.update_strategy.type == "RollingUpdate" and broken:
+        if cluster.spec.update_strategy.type == "RollingUpdate" and broken:
             pod = broken[0].pod
             trouble = pod.trouble if pod is not None else ""
             stalled = stalled or bool(trouble)
@@ -215,7 +215,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
     if not told and gravest is None:
         return Says("UpToDate", True, reasons.ALL_CURRENT, "all pods match the current template")
     reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
-    if told and cluster.update_strategy.type == "OnDelete":
+    if told and cluster.spec.update_strategy.type == "OnDelete":
         reason = reasons.WAITING_FOR_DELETE
         told.append("updateStrategy is OnDelete: delete the pods to replace them")
     if gravest is not None:
@@ -270,8 +270,8 @@ def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
         return ""
     fields = {
         "port": (old.port, new.port),
-        "clusterDomain": (before.cluster_domain, after.cluster_domain),
-        "resolver.tfConfig": (before.tf_config, after.tf_config),
+        "clusterDomain": (before.spec.cluster_domain, after.spec.cluster_domain),
+        "resolver.tfConfig": (before.spec.resolver.tf_config, after.spec.resolver.tf_config),
         "resolver.delivery": (before.inject, after.inject),
         "scheduling.colocate": (old.colocation, new.colocation),
         "scheduling.spread": (old.spread, new.spread),

@@ -35,7 +35,7 @@ from tfcluster_operator.plan.objects import (
     plan_tf_config,
 )
 from tfcluster_operator.plan.story import Story, gate_of
-from tfcluster_operator.plan.tasks import plan_history, plan_job
+from tfcluster_operator.plan.tasks import JobPlan, plan_history
 
 
 def plan_in_turns(
@@ -85,7 +85,7 @@ def _plan_the_life(
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
             plan_tf_config(job_views, story)
-            yield from plan_job(roster, job_views, gangs, ledger, now, story)
+            yield from JobPlan(roster, job_views, gangs, ledger, now, story).plan()
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
     plan_history(roster, story)

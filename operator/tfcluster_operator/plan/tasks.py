@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Ledger, timestamp
 from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life import departures, restart, rollout
 from tfcluster_operator.life.ending import Ending, words_for
@@ -23,262 +24,238 @@ from tfcluster_operator.plan.actions import EVIDENCE, MOST_STEPS, Create, Findin
 from tfcluster_operator.plan.objects import obstacle, policy_gate
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA, ISOLATION, RESOLVER, SERVICE, Story, gate_of
 
-
-class _Case(NamedTuple):
-    """One task's pod, which is ours and is not being deleted."""
-
-    roster: Roster
-    place: Place
-    pod: Pod
-    record: ledger.JobRecord
-    last: ledger.LastRestart | None
-    views: JobViews
-    labels: Mapping[str, str]
-    to_replace: frozenset[str]
-    gang: Gang | None
-    now: float
-    story: Story
-
-
-def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one case, a class would be read once
-    roster: Roster,
-    job_views: JobViews,
-    gangs: Mapping[str, Gang],
-    known: ledger.Ledger,
-    now: float,
-    story: Story,
-) -> Turns[None]:
-    """Decide what to do for each task of a job, and yield now and then."""
-    job, record = job_views.job, known.of(job_views.job.name)
-    to_replace = _roll_out(roster, job_views, story)
-    older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
-    # A pod of an older edit might be in another domain, and must not attract the new pods to it.
-    newest = {**older, **roster.cluster.colocated(job)}
-    gang = gangs.get(name_for(roster.cluster, job, known))
-    missing = []
-    for number, place in enumerate(roster.of(job), start=1):
-        if number % AT_ONCE == 0:
-            yield
-        if place.settled and _is_as_told(place, record, job_views):
-            continue
-        labels = older if place.outdated else newest
-        if place.stage is Stage.COMPLETED:
-            if (ended := place.staying) is not None:
-                case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, gang, now, story)
-                next((policy for policy in _POLICIES_OF_THE_COMPLETED if policy(case)), None)
-        elif place.stage is Stage.MISSING:
-            missing.append(place)
-        elif place.stage in _TAKEN:
-            story.wait(obstacle("Pod", place.name, _TAKEN[place.stage]))
-        elif place.pod is not None and place.stage is Stage.TERMINATING:
-            _await_its_end(roster, place, place.pod, now, story)
-        elif place.pod is not None:
-            case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, gang, now, story)
-            next((policy for policy in _POLICIES if policy(case)), None)
-    if may_start := _whom_no_gang_holds_up(roster, gangs, missing):
-        _plan_missing(roster, job_views, may_start, gang, known, now, story)
-
-
-def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[str]:
-    """Select the UIDs of the outdated pods to replace now, and plan a dry run of one replacement."""
-    job = job_views.job
-    chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
-    # Check ``chosen`` first, to avoid a search through thousands of places.
-    if chosen and (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
-        build = partial(_build, roster, job_views, outdated.task, name=outdated.name, view_digest="", attempt=0)
-        trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
-        story.do("tell", trial, gate=gate_of("template", job.name), needs=(gate_of("TF_CONFIG", job.name),))
-    return frozenset(pod.meta.uid for pod in chosen)
-
-
-def _is_as_told(place: Place, record: ledger.JobRecord, job_views: JobViews) -> bool:
-    """Return whether a settled pod has the current incarnation and view: then no policy applies."""
-    pod = place.pod
-    return (
-        pod is not None and pod.told == job_views.told_for(place.task.index) and pod.incarnation == record.incarnation
-    )
-
-
-def _whom_no_gang_holds_up(roster: Roster, gangs: Mapping[str, Gang], missing: list[Place]) -> list[Place]:
-    if not missing or not awaited(gangs, missing[0].task.job):
-        return missing
-    return [place for place in missing if is_member(roster.cluster, place)]
-
-
 _TAKEN: Final = {Stage.FOREIGN: Holder.FOREIGN, Stage.PREDECESSOR: Holder.PREDECESSOR}
 
 
-def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them would be read once
-    roster: Roster,
-    job_views: JobViews,
-    missing: list[Place],
-    gang: Gang | None,
-    known: ledger.Ledger,
-    now: float,
-    story: Story,
-) -> None:
-    job, record = job_views.job, known.of(job_views.job.name)
-    if record.restart_at > now:
-        finding = Finding(reasons.BACKING_OFF, _next_try(f"job {job.name}", record.restart_at, known))
-        story.wait(finding, record.restart_at - now)
-        return
-    if jobs := awaited_jobs(roster, job, known):
-        story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(jobs)}"))
-        return
-    gate, needs, group = gate_of("pods", job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
-    # After a rejection try another task first: a problem of one task must not stop the others.
-    first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
-    room = MOST_STEPS
-    for place in (*missing[first:], *missing[:first]):
-        index = place.task.index
-        if _gives_way(roster, place, story):
-            continue
-        failing = record.awaits_retry(index)
-        if failing is not None and failing.retry_at > now:
-            message = _next_try(str(place.task), failing.retry_at, known)
-            story.wait(Finding(reasons.BACKING_OFF, message), failing.retry_at - now)
-            continue
-        if not room:
-            continue  # beyond the limit of one reconcile; other tasks can still add findings
-        room -= 1
-        joins = group if is_member(roster.cluster, place) else ""
-        lost = record.lost.get(index)
-        why = reasons.CREATED if lost is None else reasons.POD_DISRUPTED
-        create = _create(
-            roster,
-            job_views,
-            place.task,
-            place.name,
-            reasons.POD_FAILED if failing is not None else why,
-            attempt=0 if lost is None else lost.attempt,
-            incarnation=record.incarnation,
-            replacement=0 if lost is None else record.replaced,
-            group=joins,
+class JobPlan:
+    """The decisions for the tasks of one job."""
+
+    def __init__(  # noqa: PLR0917 - what a plan is made from
+        self, roster: Roster, views: JobViews, gangs: Mapping[str, Gang], ledger: Ledger, now: float, story: Story
+    ) -> None:
+        self._roster, self._cluster, self._views = roster, roster.cluster, views
+        self._ledger, self._now, self._story = ledger, now, story
+        self._job, self._record = views.job, ledger.of(views.job.name)
+        self._gangs, self._gang = gangs, gangs.get(name_for(roster.cluster, views.job, ledger))
+        self._to_replace = frozenset[str]()
+
+    def plan(self) -> Turns[None]:
+        """Decide what to do for each task, and yield now and then."""
+        self._roll_out()
+        missing = []
+        for number, place in enumerate(self._roster.of(self._job), start=1):
+            if number % AT_ONCE == 0:
+                yield
+            if place.settled and self._is_as_told(place):
+                continue
+            pod = place.pod
+            if place.stage is Stage.MISSING:
+                missing.append(place)
+            elif place.stage in _TAKEN:
+                self._story.wait(obstacle("Pod", place.name, _TAKEN[place.stage]))
+            elif pod is None or (place.stage is Stage.COMPLETED and pod.meta.terminating):
+                continue
+            elif place.stage is Stage.TERMINATING:
+                self._await_its_end(place, pod)
+            elif place.stage is Stage.COMPLETED or not self._replaces(place, pod):
+                # The pod of a completed task is kept as it is, and found by its labels.
+                self._tell_and_relabel(place, pod)
+        self._plan_missing(missing)
+
+    def _roll_out(self) -> None:
+        """Select the UIDs of the outdated pods to replace now, and plan a dry run of one replacement."""
+        name, places = self._job.name, self._roster.of(self._job)
+        chosen = rollout.to_replace(self._cluster, rollout.rollout_of(self._roster, self._job))
+        # Check ``chosen`` first, to avoid a search through thousands of places.
+        if chosen and (outdated := next((place for place in places if place.pod in chosen), None)) is not None:
+            build = partial(self._build, outdated.task, name=outdated.name, view_digest="", attempt=0)
+            trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
+            self._story.do("tell", trial, gate=gate_of("template", name), needs=(gate_of("TF_CONFIG", name),))
+        self._to_replace = frozenset(pod.meta.uid for pod in chosen)
+
+    def _is_as_told(self, place: Place) -> bool:
+        """Return whether a settled pod has the current incarnation and view: then no policy applies."""
+        pod = place.pod
+        known = pod is not None and pod.told == self._views.told_for(place.task.index)
+        return known and pod is not None and pod.incarnation == self._record.incarnation
+
+    def _plan_missing(self, missing: list[Place]) -> None:
+        job, record, now, story = self._job, self._record, self._now, self._story
+        if missing and awaited(self._gangs, job):
+            missing = [place for place in missing if is_member(self._cluster, place)]
+        if not missing:
+            return
+        if record.restart_at > now:
+            self._back_off(f"job {job.name}", record.restart_at)
+            return
+        if jobs := awaited_jobs(self._roster, job, self._ledger):
+            story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(jobs)}"))
+            return
+        gate = gate_of("pods", job.name)
+        # After a rejection try another task first: a problem of one task must not stop the others.
+        first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
+        room = MOST_STEPS
+        for place in (*missing[first:], *missing[:first]):
+            # Kept pods are deleted first if a pod quota would be exceeded otherwise.
+            if place.kept and _is_full(self._roster, story):
+                continue
+            failing, lost = record.awaits_retry(place.task.index), record.lost.get(place.task.index)
+            if failing is not None and failing.retry_at > now:
+                self._back_off(str(place.task), failing.retry_at)
+                continue
+            if not room:
+                continue  # beyond the limit of one reconcile; other tasks can still add findings
+            room -= 1
+            why = reasons.CREATED if lost is None else reasons.POD_DISRUPTED
+            create = self._create(
+                place,
+                place.name,
+                reasons.POD_FAILED if failing is not None else why,
+                attempt=0 if lost is None else lost.attempt,
+                replacement=0 if lost is None else record.replaced,
+            )
+            story.do("create", create, gate=gate, needs=self._what_a_pod_needs(place))
+
+    def _back_off(self, what: str, at: float) -> None:
+        last = self._ledger.last_restart
+        if last is not None and not what.startswith("job ") and last.task != what:
+            last = None  # it is about another task
+        cause = f" after {last.task} failed: {last.message}" if last is not None else ""
+        pause = f" in {at - last.time:.0f} s" if last is not None else ""
+        message = f"{what} is restarted{cause}; next try{pause}, at {timestamp(at)[11:19]} UTC"
+        self._story.wait(Finding(reasons.BACKING_OFF, message), at - self._now)
+
+    def _group_to_join(self, place: Place) -> str:
+        """Return the name of the PodGroup that a new pod joins; "" once the gang is scheduled."""
+        gang = self._gang
+        return gang.name if gang is not None and not gang.placed and is_member(self._cluster, place) else ""
+
+    def _what_a_pod_needs(self, place: Place) -> tuple[Gate, ...]:
+        of_job = [gate_of(of, self._job.name) for of in ("views", "TF_CONFIG", "placement")]
+        of_job += [gate_of("gang", group)] if (group := self._group_to_join(place)) else []
+        return SERVICE, ISOLATION, *map(policy_gate, self._roster.unsettled), *of_job, RESOLVER, EVIDENCE
+
+    def _create(self, place: Place, name: str, reason: str, *, replaces: str = "", **told: Any) -> Create:
+        """Return the action that creates a task's pod; see :func:`tfcluster_operator.objects.pod_manifest.build`."""
+        told |= {"incarnation": self._record.incarnation, "group": self._group_to_join(place)}
+        digest = self._views.told_for(place.task.index)
+        build = partial(self._build, place.task, name=name, view_digest=digest, **told)
+        return Create("Pod", name, reason, build, place.task, replaces)
+
+    def _build(self, task: Task, **told: Any) -> dict[str, Any]:
+        tf_config = None
+        if self._cluster.sets_tf_config and (view := self._views.text_for(task.index)):
+            tf_config = tf_config_of(self._cluster, task, view)
+        resolver = self._roster.resolver or None
+        return pod_manifest.build(self._cluster, task, resolver=resolver, tf_config=tf_config, **told)
+
+    def _await_its_end(self, place: Place, pod: Pod) -> None:
+        stuck_in = departures.seconds_until_stuck(pod, self._now)
+        if stuck_in > 0:
+            self._story.wake_after.append(stuck_in)
+        else:
+            message = f"{place.task}: {departures.stuck_words(self._cluster, pod)}"
+            self._story.wait(Finding(reasons.STUCK_TERMINATING, message))
+
+    # --- the policies for a pod that is ours and is not being deleted
+
+    def _replaces(self, place: Place, pod: Pod) -> bool:
+        """Let the first policy that applies decide; return whether one does."""
+        return (
+            self._replace_with_its_scope(place, pod)
+            or self._replace_outdated(place, pod)
+            or self._replace_one_of_another_gang(place, pod)
+            or self._replace_ended(place, pod)
         )
-        story.do("create", create, gate=gate, needs=(*needs, *_what_a_member_needs(joins)))
 
+    def _replace_with_its_scope(self, place: Place, pod: Pod) -> bool:
+        if pod.incarnation == self._record.incarnation:
+            return False
+        if place.ending is Ending.FAILED and self._is_to_be_kept(pod):
+            if pod.phase == "Failed":
+                self._keep(place, pod)
+            return True
+        return self._delete(pod, reasons.RESTARTED_TOGETHER, toward=str(self._record.incarnation))
 
-def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
-    of_job = (gate_of(of, job) for of in ("views", "TF_CONFIG", "placement"))
-    return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
+    def _replace_outdated(self, place: Place, pod: Pod) -> bool:
+        # No running pod is deleted before the API server has validated its replacement.
+        gates = [gate_of(of, self._job.name) for of in ("template", "TF_CONFIG")]
+        outdated = place.outdated and pod.meta.uid in self._to_replace
+        return outdated and self._delete(pod, reasons.TEMPLATE_CHANGED, *gates, toward=self._job.template_hash)
 
+    def _replace_one_of_another_gang(self, place: Place, pod: Pod) -> bool:
+        """Replace an unscheduled pod that should be scheduled with another gang, or on its own."""
+        if pod.node or pod.phase != "Pending":
+            return False
+        gang, to_join = self._gang if is_member(self._cluster, place) else None, self._group_to_join(place)
+        gates = [gate_of("gang", to_join)] if to_join else []
+        chosen = self._cluster.chosen_scheduler(self._job)
+        # Compare the chosen scheduler, not the pod's: an admission webhook can replace the latter.
+        if pod.chosen_scheduler != chosen:
+            return self._delete(pod, reasons.GANG_CHANGED, *gates, toward=chosen)
+        if gang is not None and gang.leaving and to_join and pod.group == to_join:
+            # A finalizer keeps the PodGroup until none of its pods is pending; a terminating one is never scheduled.
+            return self._delete(pod, reasons.GANG_CHANGED, toward=to_join)
+        # Its template can set a group, and the gang might have been scheduled just now.
+        known = {to_join, *self._job.own_groups(), gang.name if gang is not None else ""}
+        if pod.group in known and (pod.group or not to_join):
+            return False
+        return self._delete(pod, reasons.GANG_CHANGED, *gates, toward=to_join)
 
-def _group_to_join(gang: Gang | None) -> str:
-    """Return the name of the PodGroup that new pods join; "" once the gang is scheduled."""
-    return gang.name if gang is not None and not gang.placed else ""
-
-
-def _what_a_member_needs(group: str) -> tuple[Gate, ...]:
-    return (gate_of("gang", group),) if group else ()
-
-
-def _create(
-    roster: Roster, job_views: JobViews, task: Task, name: str, reason: str, *, replaces: str = "", **told: Any
-) -> Create:
-    """Return the action that creates a task's pod; see :func:`tfcluster_operator.objects.pod_manifest.build`."""
-    build = partial(_build, roster, job_views, task, name=name, view_digest=job_views.told_for(task.index), **told)
-    return Create("Pod", name, reason, build, task, replaces)
-
-
-def _build(roster: Roster, job_views: JobViews, task: Task, **told: Any) -> dict[str, Any]:
-    tf_config = None
-    if roster.cluster.sets_tf_config and (view := job_views.text_for(task.index)):
-        tf_config = tf_config_of(roster.cluster, task, view)
-    return pod_manifest.build(roster.cluster, task, resolver=roster.resolver or None, tf_config=tf_config, **told)
-
-
-def _next_try(what: str, at: float, known: ledger.Ledger) -> str:
-    last = known.last_restart
-    if last is not None and not what.startswith("job ") and last.task != what:
-        last = None  # it is about another task
-    cause = f" after {last.task} failed: {last.message}" if last is not None else ""
-    pause = f" in {at - last.time:.0f} s" if last is not None else ""
-    return f"{what} is restarted{cause}; next try{pause}, at {ledger.timestamp(at)[11:19]} UTC"
-
-
-def _await_its_end(roster: Roster, place: Place, pod: Pod, now: float, story: Story) -> None:
-    stuck_in = departures.seconds_until_stuck(pod, now)
-    if stuck_in > 0:
-        story.wake_after.append(stuck_in)
-    else:
-        message = f"{place.task}: {departures.stuck_words(roster.cluster, pod)}"
-        story.wait(Finding(reasons.STUCK_TERMINATING, message))
-
-
-def _replace_with_its_scope(case: _Case) -> bool:
-    if case.pod.incarnation == case.record.incarnation:
-        return False
-    if case.place.ending is Ending.FAILED and _is_to_be_kept(case.roster, case.place, case.pod, case.story):
-        if case.pod.phase == "Failed":
-            _keep(case.roster, case.place, case.pod, case.story)
+    def _replace_ended(self, place: Place, pod: Pod) -> bool:
+        ending, task = place.ending, place.task
+        if ending is None:
+            return False
+        pause, attempt = restart.pause_before_replacing(pod)
+        began: float | None = pod.noted.ended_at or self._now
+        due = (pod.noted.ended_at or self._now) + pause
+        failing, last = self._record.failing.get(task.index), self._ledger.last_restart
+        if ending is Ending.FAILED and failing is not None:
+            due, attempt = failing.retry_at, 0
+            # A restarted operator sees the end again, and its message must not change then.
+            began = last.time if last is not None and last.task == str(task) else None
+        if due > self._now:
+            wait = "" if began is None else f" in {due - began:.0f} s"
+            message = f"{task} {_HOW[ending](pod)}; next try{wait}, at {timestamp(due)[11:19]} UTC"
+            self._story.wait(Finding(reasons.BACKING_OFF, message), due - self._now)
+            return True
+        if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:
+            # If it were deleted before its phase is set, it would be terminating for a while.
+            return True
+        needs, name, uid = self._what_a_pod_needs(place), place.name, pod.meta.uid
+        if ending is Ending.FAILED and self._is_to_be_kept(pod):
+            self._keep(place, pod)
+            name, uid = name_after(naming.first_pod_name(pod.meta.name)[0], (*place.kept, pod)), ""
+            needs = (*needs, gate_of("Pod", pod.meta.name))
+        create = self._create(place, name, _WHY[ending], replaces=uid, attempt=attempt)
+        self._story.do("replace" if uid else "create", create, gate=gate_of("pods", self._job.name), needs=needs)
         return True
-    return _delete(case, reasons.RESTARTED_TOGETHER, toward=str(case.record.incarnation))
 
+    def _tell_and_relabel(self, place: Place, pod: Pod) -> None:
+        if self._views.too_large:
+            return
+        # A pod of an older edit might be in another domain, and must not attract the new pods to it.
+        near = {} if place.outdated else self._cluster.colocated(self._job)
+        wanted = self._views.told_for(place.task.index)
+        labels = {**naming.task_labels(self._cluster.name, self._job.name, place.task.index), **near}
+        change, reason = change_of_pod(pod, labels=labels, view_digest=wanted), reasons.REPAIRED
+        if change and naming.ANNOTATION_VIEW in change["metadata"].get("annotations", {}):
+            reason = reasons.VIEW_REFRESHED if lasting(pod.told) == lasting(wanted) else reasons.VIEW_CHANGED
+        self._story.patch(pod, change, reason, phase="tell", needs=(gate_of("views", self._job.name),))
 
-def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
-    outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
-    # No running pod is deleted before the API server has validated its replacement.
-    job = case.place.task.job
-    gates = (gate_of("template", job.name), gate_of("TF_CONFIG", job.name))
-    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
-
-
-def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
-    """Replace an unscheduled pod that should be scheduled with another gang, or on its own."""
-    pod = case.pod
-    if pod.node or pod.phase != "Pending":
-        return False
-    gang = case.gang if is_member(case.roster.cluster, case.place) else None
-    to_join = _group_to_join(gang)
-    chosen = case.roster.cluster.chosen_scheduler(case.place.task.job)
-    # Compare the chosen scheduler, not the pod's: an admission webhook can replace the latter.
-    if pod.chosen_scheduler != chosen:
-        return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=chosen)
-    if gang is not None and gang.leaving and to_join and pod.group == to_join:
-        # A finalizer keeps the PodGroup until none of its pods is pending, and a terminating one is never scheduled.
-        return _delete(case, reasons.GANG_CHANGED, toward=to_join)
-    # Its template can set a group, and the gang might have been scheduled just now.
-    known = {to_join, *case.place.task.job.own_groups(), gang.name if gang is not None else ""}
-    if pod.group in known and (pod.group or not to_join):
-        return False
-    return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=to_join)
-
-
-def _replace_an_ended_pod(case: _Case) -> bool:
-    pod, place, ending = case.pod, case.place, case.place.ending
-    if ending is None:
-        return False
-    pause, attempt = restart.pause_before_replacing(pod)
-    ended_at = pod.noted.ended_at or case.now
-    began: float | None = ended_at
-    due = ended_at + pause
-    failing = case.record.failing.get(place.task.index)
-    if ending is Ending.FAILED and failing is not None:
-        due, attempt = failing.retry_at, 0
-        # A restarted operator sees the end again, and its message must not change then.
-        began = case.last.time if case.last is not None and case.last.task == str(place.task) else None
-    if due > case.now:
-        wait = "" if began is None else f" in {due - began:.0f} s"
-        message = f"{place.task} {_HOW[ending](pod)}; next try{wait}, at {ledger.timestamp(due)[11:19]} UTC"
-        case.story.wait(Finding(reasons.BACKING_OFF, message), due - case.now)
+    def _delete(self, pod: Pod, reason: str, *needs: Gate, toward: str = "") -> bool:
+        self._story.delete(pod, reason, phase="replace", needs=(EVIDENCE, *needs), toward=toward)
         return True
-    if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:
-        # If it were deleted before its phase is set, it would be terminating for a while.
-        return True
-    job = place.task.job.name
-    joins = _group_to_join(case.gang) if is_member(case.roster.cluster, place) else ""
-    told: dict[str, Any] = {"attempt": attempt, "incarnation": case.record.incarnation, "group": joins}
-    needs = (*_what_a_pod_needs(case.roster, job), *_what_a_member_needs(joins))
-    if ending is Ending.FAILED and _is_to_be_kept(case.roster, place, pod, case.story):
-        _keep(case.roster, place, pod, case.story)
-        name = name_after(naming.first_pod_name(pod.meta.name)[0], (*place.kept, pod))
-        create = _create(case.roster, case.views, place.task, name, _WHY[ending], **told)
-        case.story.do("create", create, gate=gate_of("pods", job), needs=(*needs, gate_of("Pod", pod.meta.name)))
-    else:
-        uid = pod.meta.uid
-        create = _create(case.roster, case.views, place.task, place.name, _WHY[ending], replaces=uid, **told)
-        case.story.do("replace", create, gate=gate_of("pods", job), needs=needs)
-    return True
+
+    def _is_to_be_kept(self, pod: Pod) -> bool:
+        """Return whether the failed pod of a task is kept, or will be once its phase is Failed."""
+        # A pod whose sidecar still runs holds its resources and its address.
+        return pod.at_rest and _limit(self._roster, self._job.history_limit, self._story) > 0
+
+    def _keep(self, place: Place, pod: Pod) -> None:
+        """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
+        marking = _marking(self._roster, place, pod)
+        self._story.patch(pod, marking, reasons.POD_KEPT, phase="replace", needs=(EVIDENCE,))
 
 
 _WHY: Final = {
@@ -297,81 +274,25 @@ def _who_took_it(pod: Pod) -> str:
     return "its task was not declared" if pod.surplus_since else "its node ended it"
 
 
-def _tell_and_relabel(case: _Case) -> bool:
-    if case.views.too_large:
-        return False
-    task = case.place.task
-    wanted = case.views.told_for(task.index)
-    labels = {**case.labels, naming.LABEL_TASK_INDEX: str(task.index)}
-    change = change_of_pod(case.pod, labels=labels, view_digest=wanted)
-    if change is None:
-        return False
-    reason = reasons.REPAIRED
-    if naming.ANNOTATION_VIEW in change["metadata"].get("annotations", {}):
-        amended = lasting(case.pod.told) == lasting(wanted)
-        reason = reasons.VIEW_REFRESHED if amended else reasons.VIEW_CHANGED
-    case.story.patch(case.pod, change, reason, phase="tell", needs=(gate_of("views", task.job.name),))
-    return True
-
-
-def _delete(case: _Case, reason: str, *needs: Gate, toward: str = "") -> bool:
-    case.story.delete(case.pod, reason, phase="replace", needs=(EVIDENCE, *needs), toward=toward)
-    return True
-
-
-#: Each returns whether it has decided what to do with the pod.
-_POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
-    _replace_with_its_scope,
-    _replace_a_pod_of_an_old_template,
-    _replace_a_pod_that_waits_with_others,
-    _replace_an_ended_pod,
-    _tell_and_relabel,
-)
-#: The pod of a completed task is kept as it is, and found by its labels.
-_POLICIES_OF_THE_COMPLETED: Final = (_tell_and_relabel,)
-
-
 #: Parts of the API server's message if a quota counts ended pods, too.
 _QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
 
 
 def plan_history(roster: Roster, story: Story) -> None:
     """Plan to delete kept pods beyond the limit, and to restore the labels of the rest."""
-    for job in roster.cluster.jobs:
-        for place in roster.of(job):
-            if place.kept:
-                _plan_history_of(roster, place, story)
+    for place in (place for job in roster.cluster.jobs for place in roster.of(job) if place.kept):
+        kept = [pod for pod in place.kept if not pod.meta.terminating]
+        beyond = max(0, len(kept) - _limit(roster, place.task.job.history_limit, story))
+        for number, pod in enumerate(kept):
+            if number < beyond:
+                story.delete(pod, reasons.HISTORY_LIMIT)
+            else:
+                story.patch(pod, _marking(roster, place, pod), reasons.REPAIRED, phase="tell")
 
 
-def _is_to_be_kept(roster: Roster, place: Place, pod: Pod, story: Story) -> bool:
-    """Return whether the failed pod of a task is kept, or will be once its phase is Failed."""
-    # A pod whose sidecar still runs holds its resources and its address.
-    return pod.at_rest and _limit(roster, place.task, story) > 0
-
-
-def _gives_way(roster: Roster, place: Place, story: Story) -> bool:
-    """Return whether kept pods of a task are deleted first, because a pod quota would be exceeded otherwise."""
-    return bool(place.kept) and _is_full(roster, story)
-
-
-def _keep(roster: Roster, place: Place, pod: Pod, story: Story) -> None:
-    """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
-    story.patch(pod, _marking(roster, place, pod), reasons.POD_KEPT, phase="replace", needs=(EVIDENCE,))
-
-
-def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
-    kept = [pod for pod in place.kept if not pod.meta.terminating]
-    beyond = max(0, len(kept) - _limit(roster, place.task, story))
-    for number, pod in enumerate(kept):
-        if number < beyond:
-            story.delete(pod, reasons.HISTORY_LIMIT)
-        else:
-            story.patch(pod, _marking(roster, place, pod), reasons.REPAIRED, phase="tell")
-
-
-def _limit(roster: Roster, task: Task, story: Story) -> int:
+def _limit(roster: Roster, declared: int, story: Story) -> int:
     """Return how many failed pods of a task are kept: 0 while a quota rejects new pods because of them."""
-    return 0 if _is_full(roster, story) else task.job.history_limit
+    return 0 if _is_full(roster, story) else declared
 
 
 def _is_full(roster: Roster, story: Story) -> bool:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.ledger import SUCCEEDED, Ledger
+from tfcluster_operator.declaration.ledger import SUCCEEDED, Ledger, Verdict
 from tfcluster_operator.declaration.spec import CHIEF, TFCluster
 from tfcluster_operator.life import queueing
 from tfcluster_operator.life.queueing import Claim, Turn
 from tfcluster_operator.life.roster import Holder, Roster, Stage
+from tfcluster_operator.objects.base import change_of as change_of_object
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import QuotaRequest, Workload, change_of
 from tfcluster_operator.objects.workload import build as build_workload
@@ -36,31 +37,8 @@ _QUEUED_AGAIN_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 #: The most characters of a condition's message (Kubernetes, metav1.Condition).
 _LONGEST_MESSAGE: Final = 32_768
 
-
-def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None:
-    """Request quota, use what was admitted, and give back what is no longer needed."""
-    standing = roster.standing
-    claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
-    for claim in claims:
-        _mark_again(roster.declared, claim, story)
-    if known.verdict is not None:
-        if not at_work:
-            _finish(claims, known, now, story)
-    elif standing.turn in {Turn.FREE, Turn.SUSPENDED}:
-        # A cluster whose queue label was removed can run without a queue; a suspended one has pods until they end.
-        if standing.turn is Turn.FREE or not at_work:
-            _give_back(claims, story)
-    elif standing.turn is Turn.UNKNOWN:
-        story.wait(_no_queue(roster.cluster, standing.why), _LOOK_FOR_QUEUES_AGAIN)
-    elif standing.turn is Turn.CHANGED:
-        story.wait(_has_changed(roster.cluster))
-        if not at_work:
-            _give_back(claims, story)
-    elif standing.turn is Turn.WAITING:
-        _wait_in_line(roster, now, story)
-    else:
-        _grow_or_shrink(roster, now, story)
-        _tell_of_missing_flavors(roster, story)
+#: A condition that the operator sets: its status, reason and message.
+_Says = tuple[bool, str, str]
 
 
 def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> QuotaRequest:
@@ -84,244 +62,233 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
     )
 
 
-def _mark_again(cluster: TFCluster, claim: Claim, story: Story) -> None:
-    """Restore the labels of a claim and, if it has quota, the annotation with its pods' requests."""
-    labels, known = naming.cluster_labels(cluster.name), claim.workload.meta.labels
-    change: dict[str, Any] = {}
-    if wrong := {key: value for key, value in labels.items() if known.get(key) != value}:
-        change["labels"] = wrong
-    if claim.workload.granted is not None and not queueing.read_asks(claim.workload):
-        jobs = [job for job in cluster.jobs if claim.count.get(job.name)]
-        if jobs:
-            change["annotations"] = {naming.ANNOTATION_ASKS: queueing.asks_annotation(jobs, {})}
-    if change:
-        _patch(claim, {"metadata": change}, story, reason=reasons.REPAIRED)
+class ClaimsPlan:
+    """Requests quota, uses what was admitted, and gives back what is no longer needed."""
 
+    def __init__(self, roster: Roster, ledger: Ledger, now: float, story: Story) -> None:
+        self._roster, self._standing, self._declared = roster, roster.standing, roster.declared
+        self._verdict, self._now, self._story = ledger.verdict, now, story
 
-def _finish(claims: Sequence[Claim], known: Ledger, now: float, story: Story) -> None:
-    verdict = known.verdict
-    for claim in claims:
-        if verdict is not None and not claim.workload.is_true("Finished"):
-            reason = "Succeeded" if verdict.kind == SUCCEEDED else "Failed"
-            said = _Saying("Finished", status=True, reason=reason, message=verdict.message)
-            _set(claim, [said], now, story)
+    def plan(self) -> None:
+        """Decide what to do with each claim."""
+        standing, at_work = self._standing, bool(self._roster.at_work)
+        claims = (*standing.holding, *standing.rest)
+        for claim in claims:
+            self._mark_again(claim)
+        if self._verdict is not None:
+            self._finish(() if at_work else claims, self._verdict)
+        elif standing.turn is Turn.UNKNOWN:
+            self._story.wait(_no_queue(self._roster.cluster, standing.why), _LOOK_FOR_QUEUES_AGAIN)
+        elif standing.turn is Turn.WAITING:
+            self._wait_in_line()
+        elif standing.turn is Turn.ADMITTED:
+            self._grow()
+            self._shrink()
+            for claim in standing.holding:
+                self._tell_readiness(claim)
+            self._tell_of_missing_flavors()
+        else:
+            if standing.turn is Turn.CHANGED:
+                why = "the resources of its pods or the queue changed after admission"
+                self._wait(f"{why}: deleting the pods and waiting in queue {self._roster.cluster.queue} again")
+            # A cluster whose queue label was removed can run without a queue; the others have pods until they end.
+            if standing.turn is Turn.FREE or not at_work:
+                self._give_back(claims)
 
+    def _finish(self, claims: Iterable[Claim], verdict: Verdict) -> None:
+        reason = "Succeeded" if verdict.kind == SUCCEEDED else "Failed"
+        for claim in claims:
+            if not claim.workload.is_true("Finished"):
+                self._set(claim, {"Finished": (True, reason, verdict.message)})
 
-def _give_back(claims: Iterable[Claim], story: Story) -> None:
-    for claim in claims:
-        story.delete(claim.workload, reasons.UNUSED)
+    def _wait_in_line(self) -> None:
+        """Keep exactly one claim, for the whole cluster, until it is admitted."""
+        at_work, rest = self._roster.at_work, self._standing.rest
+        first = next((claim for claim in rest if claim.number == 0), None)
+        if at_work:
+            self._wait(_gives_way(at_work, first))
+            return
+        self._give_back(claim for claim in rest if claim.number)
+        self._ask(first, 0, {job.name: job.replicas for job in self._declared.jobs})
 
+    def _grow(self) -> None:
+        """Request quota for the tasks that have none, with one claim."""
+        rest, granted = self._standing.rest, self._standing.granted
+        lacking = {job.name: job.replicas - granted.get(job.name, 0) for job in self._declared.jobs}
+        lacking = {name: count for name, count in lacking.items() if count > 0}
+        in_its_place = [pod for pod in self._roster.at_work if _is_covered(self._declared, pod, rest)]
+        if in_its_place:
+            self._wait(_gives_way(in_its_place, rest[0]))
+            return
+        self._give_back(rest[1:] if lacking else rest)
+        if lacking:
+            claim = rest[0] if rest else None
+            number = 1 + max(one.number for one in self._standing.holding) if claim is None else claim.number
+            self._ask(claim, number, lacking)
 
-def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
-    """Keep exactly one claim, for the whole cluster, until it is admitted."""
-    declared, at_work = roster.declared, bool(roster.at_work)
-    first = next((claim for claim in roster.standing.rest if claim.number == 0), None)
-    later = [claim for claim in roster.standing.rest if claim.number]
-    if at_work:
-        story.wait(_gives_way(roster.at_work, first))
-        return
-    _give_back(later, story)
-    counts = {job.name: job.replicas for job in declared.jobs}
-    wanted = wanted_claim(declared, 0, counts)
-    if first is None:
-        _create(roster, wanted, story)
-    else:
-        _renew(first, wanted, now, story)
+    def _ask(self, claim: Claim | None, number: int, counts: Mapping[str, int]) -> None:
+        """Create a claim for these tasks, or correct one that does not have quota, or cannot use it."""
+        wanted, story = wanted_claim(self._declared, number, counts), self._story
+        gate, held = gate_of("Workload", wanted.name), self._roster.held(Workload, wanted.name)
+        story.needed.add(gate)
+        if claim is None and held.holder is not Holder.NOBODY:
+            story.close(gate, obstacle_of(held))
+        elif claim is None:
+            build = partial(build_workload, self._roster.cluster, wanted)
+            story.do("publish", Create(held.kind, wanted.name, reasons.CREATED, build), gate=gate)
+            self._wait(f"Workload {wanted.name} was created in queue {wanted.queue}")
+        else:
+            self._renew(claim, wanted)
 
+    def _renew(self, claim: Claim, wanted: QuotaRequest) -> None:
+        workload = claim.workload
+        self._wait(f"Workload {workload.meta.name} waits in queue {workload.queue}: {_why(workload)}")
+        if workload.is_true("Finished"):
+            self._give_back([claim])
+        elif workload.granted is not None:
+            if workload.is_true("Evicted") or not workload.active:
+                self._clear(claim)
+        elif workload.spec.priority_class_ref.name != wanted.priority_class:
+            # The priority value was stored with the claim, and belongs to another class.
+            self._give_back([claim])
+        elif change := change_of(wanted, workload):
+            self._patch(claim, self._dated(change))
+        elif workload.unjudged:
+            self._remind(claim)
 
-def _create(roster: Roster, wanted: QuotaRequest, story: Story) -> None:
-    gate, held = gate_of("Workload", wanted.name), roster.held(Workload, wanted.name)
-    story.needed.add(gate)
-    if held.holder is not Holder.NOBODY:
-        story.close(gate, obstacle_of(held))
-        return
-    build = partial(build_workload, roster.cluster, wanted)
-    story.do("publish", Create(held.kind, wanted.name, reasons.CREATED, build), gate=gate)
-    words = f"Workload {wanted.name} was created in queue {wanted.queue}"
-    story.wait(Finding(reasons.WAITING_FOR_QUOTA, words))
+    def _remind(self, claim: Claim) -> None:
+        """Write to a claim that Kueue has not evaluated since it was changed.
 
+        Kueue can miss a change while it evaluates the Workload, until the next change of any object.
+        """
+        asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
+        waited, pause = self._now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
+        if 0 <= waited < pause:
+            self._story.wake_after.append(pause - waited)
+        else:
+            # Kueue might be down for hours.
+            self._patch(claim, self._dated({}, pause=min(2 * pause, _LONGEST_PAUSE)))
 
-def _renew(claim: Claim, wanted: QuotaRequest, now: float, story: Story) -> None:
-    """Correct a claim that does not have quota, or cannot use it."""
-    workload = claim.workload
-    story.needed.add(gate_of("Workload", wanted.name))
-    story.wait(_waits(workload))
-    if workload.is_true("Finished"):
-        story.delete(claim.workload, reasons.UNUSED)
-    elif workload.granted is not None:
-        if workload.is_true("Evicted") or not workload.active:
-            _clear(claim, now, story)
-    elif claim.workload.spec.priority_class_ref.name != wanted.priority_class:
-        # The priority value was stored with the claim, and belongs to another class.
-        story.delete(claim.workload, reasons.UNUSED)
-    elif change := change_of(wanted, workload):
-        _patch(claim, _dated(change, now), story)
-    elif workload.unjudged:
-        _remind(claim, now, story)
+    def _dated(self, change: Mapping[str, Any], *, pause: int = 0) -> dict[str, Any]:
+        """Note when a claim was written to, and for how many seconds not to remind Kueue again."""
+        about: Mapping[str, Any] = change.get("metadata") or {}
+        noted = f"{int(self._now)}/{pause}" if pause else str(int(self._now))
+        annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: noted}
+        return {**change, "metadata": {**about, "annotations": annotations}}
 
+    def _shrink(self) -> None:
+        """Give back the quota of tasks that are no longer declared, once their pods are deleted."""
+        declared, excess = self._declared, {}
+        for name, count in self._standing.granted.items():
+            job = declared.job(name)
+            kept = 0 if job is None else job.replicas
+            if count > kept and not any(_is_of(declared, pod, name, kept) for pod in self._roster.at_work):
+                excess[name] = count - kept
+        for claim in reversed(self._standing.holding):
+            taken = {name: min(count, excess.get(name, 0)) for name, count in claim.count.items()}
+            taken = {name: count for name, count in taken.items() if count}
+            for name, count in taken.items():
+                excess[name] -= count
+            if taken and claim.number and all(taken.get(name, 0) == count for name, count in claim.count.items()):
+                self._give_back([claim])
+            elif taken:
+                self._reclaim(claim, taken)
 
-def _remind(claim: Claim, now: float, story: Story) -> None:
-    """Write to a claim that Kueue has not evaluated since it was changed.
+    def _reclaim(self, claim: Claim, taken: Mapping[str, int]) -> None:
+        workload, counts = claim.workload, dict(claim.workload.reclaimed)
+        for name, count in taken.items():
+            pod_set = naming.dns_job(name)
+            # Example: 6 requested, 4 admitted; to keep 3 of them, 3 are given back.
+            counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)
+        listed = [{"name": name, "count": counts[name]} for name in sorted(counts)]
+        self._patch(claim, {"status": {"reclaimablePods": listed}}, subresource="status")
 
-    Kueue can miss a change while it evaluates the Workload, until the next change of any object.
-    """
-    asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
-    waited, pause = now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
-    if 0 <= waited < pause:
-        story.wake_after.append(pause - waited)
-    else:
-        # Kueue might be down for hours.
-        _patch(claim, _dated({}, now, pause=min(2 * pause, _LONGEST_PAUSE)), story)
+    def _tell_readiness(self, claim: Claim) -> None:
+        """Report to Kueue whether the tasks of a claim are ready: it might be configured to wait for that."""
+        places = (place for job in self._roster.cluster.jobs for place in self._roster.of(job))
+        covered = [place for place in places if claim.covers(place.task.job.name, place.task.index)]
+        ready = all(place.serving or place.stage is Stage.COMPLETED for place in covered)
+        before = claim.workload.says("PodsReady")
+        if ready == (before.get("status") == "True"):
+            return
+        if ready:
+            why = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
+            said = True, why, "all tasks are ready or completed"
+        else:
+            said = False, "WaitForRecovery", "a task is no longer ready"
+        self._set(claim, {"PodsReady": said})
 
+    def _tell_of_missing_flavors(self) -> None:
+        why = f" ({self._standing.why})" if self._standing.why else ""
+        for job, flavors in self._standing.missing_flavors.items():
+            whose = f"the quota of job {job} is from ResourceFlavor {', '.join(flavors)}"
+            message = f"{whose}, which the operator cannot read{why}: its pods need the node labels of that flavor"
+            self._story.close(gate_of("placement", job), Finding(reasons.QUEUE_UNAVAILABLE, message))
+            self._story.wake_after.append(_LOOK_FOR_QUEUES_AGAIN)
 
-def _dated(change: Mapping[str, Any], now: float, *, pause: int = 0) -> dict[str, Any]:
-    """Note when a claim was written to, and for how many seconds not to remind Kueue again."""
-    about: Mapping[str, Any] = change.get("metadata") or {}
-    noted = f"{int(now)}/{pause}" if pause else str(int(now))
-    annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: noted}
-    return {**change, "metadata": {**about, "annotations": annotations}}
+    def _mark_again(self, claim: Claim) -> None:
+        """Restore the labels of a claim and, if it has quota, the annotation with its pods' requests."""
+        annotations = {}
+        jobs = [job for job in self._declared.jobs if claim.count.get(job.name)]
+        if jobs and claim.workload.granted is not None and not queueing.read_asks(claim.workload):
+            annotations[naming.ANNOTATION_ASKS] = queueing.asks_annotation(jobs, {})
+        labels = naming.cluster_labels(self._declared.name)
+        change = change_of_object(claim.workload.meta, labels=labels, annotations=annotations)
+        self._patch(claim, change, reason=reasons.REPAIRED)
+
+    def _clear(self, claim: Claim) -> None:
+        """Give back the quota of an evicted claim, as Kueue's own controllers do when the pods are deleted."""
+        evicted = claim.workload.says("Evicted")
+        message = str(evicted.get("message") or "The workload is deactivated")
+        said: dict[str, _Says] = {"QuotaReserved": (False, "Pending", message)}
+        if claim.workload.says("Admitted"):
+            said["Admitted"] = (False, "NoReservation", "The workload has no reservation")
+        if claim.workload.is_true("PodsReady"):
+            said["PodsReady"] = (False, "WaitForStart", "its pods were deleted")
+        if (reason := str(evicted.get("reason", ""))) in _QUEUED_AGAIN_AT_ONCE:
+            said["Requeued"] = (True, reason, message)
+        self._set(claim, said, admission=None, reclaimablePods=None)
+
+    def _set(self, claim: Claim, said: Mapping[str, _Says], **more: Any) -> None:
+        """Change conditions of a claim; the whole list is written, and only if the claim has not changed since."""
+        kept = [dict(one) for one in claim.workload.status.conditions if one.get("type") not in said]
+        changed = [self._condition(claim.workload, kind, *says) for kind, says in said.items()]
+        reason = reasons.READINESS_REPORTED if list(said) == ["PodsReady"] else reasons.QUOTA_REQUEST_CHANGED
+        change = {"status": {**more, "conditions": [*kept, *changed]}}
+        self._patch(claim, change, reason=reason, subresource="status")
+
+    def _condition(self, workload: Workload, kind: str, status: bool, reason: str, message: str) -> dict[str, Any]:
+        before, word = workload.says(kind), "True" if status else "False"
+        since = before.get("lastTransitionTime") if before.get("status") == word else None
+        return {
+            "type": kind,
+            "status": word,
+            "reason": reason,
+            "message": message[:_LONGEST_MESSAGE],
+            "lastTransitionTime": since or datetime.fromtimestamp(self._now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+    def _give_back(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._story.delete(claim.workload, reasons.UNUSED)
+
+    def _patch(
+        self,
+        claim: Claim,
+        change: Mapping[str, Any] | None,
+        *,
+        reason: str = reasons.QUOTA_REQUEST_CHANGED,
+        subresource: str = "",
+    ) -> None:
+        version = str(claim.workload.meta.version)
+        self._story.patch(claim.workload, change, reason, version=version, subresource=subresource)
+
+    def _wait(self, message: str) -> None:
+        self._story.wait(Finding(reasons.WAITING_FOR_QUOTA, message))
 
 
 def _number(text: str, otherwise: int) -> int:
     return int(text) if text.isascii() and text.isdecimal() else otherwise
-
-
-def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:
-    standing, declared = roster.standing, roster.declared
-    granted = standing.granted
-    lacking = {job.name: job.replicas - granted.get(job.name, 0) for job in declared.jobs}
-    lacking = {name: count for name, count in lacking.items() if count > 0}
-    next_one = standing.rest[0] if standing.rest else None
-    later = standing.rest[1:]
-    in_its_place = [pod for pod in roster.at_work if _is_covered(declared, pod, standing.rest)]
-    if next_one is not None and in_its_place:
-        story.wait(_gives_way(in_its_place, next_one))
-    else:
-        _give_back(later, story)
-        if next_one is not None and lacking:
-            _renew(next_one, wanted_claim(declared, next_one.number, lacking), now, story)
-        elif next_one is not None:
-            story.delete(next_one.workload, reasons.UNUSED)
-        elif lacking:
-            number = 1 + max(claim.number for claim in standing.holding)
-            _create(roster, wanted_claim(declared, number, lacking), story)
-    _shrink(roster, story)
-    for claim in standing.holding:
-        _tell_readiness(roster, claim, now, story)
-
-
-def _shrink(roster: Roster, story: Story) -> None:
-    """Give back the quota of tasks that are no longer declared, once their pods are deleted."""
-    declared, granted = roster.declared, roster.standing.granted
-    by_name = {job.name: job for job in declared.jobs}
-    excess = {}
-    for name, count in granted.items():
-        job = by_name.get(name)
-        kept = 0 if job is None else job.replicas
-        if count > kept and not any(_is_of(declared, pod, name, kept) for pod in roster.at_work):
-            excess[name] = count - kept
-    for claim in reversed(roster.standing.holding):
-        taken = {name: min(count, excess.get(name, 0)) for name, count in claim.count.items()}
-        taken = {name: count for name, count in taken.items() if count}
-        if not taken:
-            continue
-        for name, count in taken.items():
-            excess[name] -= count
-        if claim.number and all(taken.get(name, 0) == count for name, count in claim.count.items()):
-            story.delete(claim.workload, reasons.UNUSED)
-        else:
-            _reclaim(claim, taken, story)
-
-
-def _tell_readiness(roster: Roster, claim: Claim, now: float, story: Story) -> None:
-    """Report to Kueue whether the tasks of a claim are ready: it might be configured to wait for that."""
-    places = [
-        place for job in roster.cluster.jobs for place in roster.of(job) if claim.covers(job.name, place.task.index)
-    ]
-    ready = all(place.serving or place.stage is Stage.COMPLETED for place in places)
-    before = claim.workload.says("PodsReady")
-    if ready == (before.get("status") == "True"):
-        return
-    if not ready:
-        said = _Saying("PodsReady", status=False, reason="WaitForRecovery", message="a task is no longer ready")
-    else:
-        why = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
-        said = _Saying("PodsReady", status=True, reason=why, message="all tasks are ready or completed")
-    _set(claim, [said], now, story)
-
-
-def _tell_of_missing_flavors(roster: Roster, story: Story) -> None:
-    for job, flavors in roster.standing.missing_flavors.items():
-        why = f" ({roster.standing.why})" if roster.standing.why else ""
-        message = (
-            f"the quota of job {job} is from ResourceFlavor {', '.join(flavors)}, which the operator cannot read{why}: "
-            "its pods need the node labels of that flavor"
-        )
-        story.close(gate_of("placement", job), Finding(reasons.QUEUE_UNAVAILABLE, message))
-        story.wake_after.append(_LOOK_FOR_QUEUES_AGAIN)
-
-
-def _patch(
-    claim: Claim, change: Mapping[str, Any], story: Story, *, reason: str = reasons.QUOTA_REQUEST_CHANGED, **more: Any
-) -> None:
-    story.patch(claim.workload, change, reason, version=str(claim.workload.meta.version), **more)
-
-
-class _Saying(NamedTuple):
-    """A condition that the operator sets."""
-
-    kind: str
-    status: bool
-    reason: str
-    message: str
-
-
-def _set(claim: Claim, said: Sequence[_Saying], now: float, story: Story, **more: Any) -> None:
-    """Change conditions of a claim; the whole list is written, and only if the claim has not changed since."""
-    changed = {one.kind: _condition(claim.workload, one, now) for one in said}
-    kept = [dict(one) for one in claim.workload.status.conditions if one.get("type") not in changed]
-    readiness = list(changed) == ["PodsReady"]
-    reason = reasons.READINESS_REPORTED if readiness else reasons.QUOTA_REQUEST_CHANGED
-    change = {"status": {**more, "conditions": [*kept, *changed.values()]}}
-    _patch(claim, change, story, subresource="status", reason=reason)
-
-
-def _condition(workload: Workload, said: _Saying, now: float) -> dict[str, Any]:
-    before, word = workload.says(said.kind), "True" if said.status else "False"
-    since = before.get("lastTransitionTime") if before.get("status") == word else None
-    return {
-        "type": said.kind,
-        "status": word,
-        "reason": said.reason,
-        "message": said.message[:_LONGEST_MESSAGE],
-        "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-
-
-def _clear(claim: Claim, now: float, story: Story) -> None:
-    """Give back the quota of an evicted claim, as Kueue's own controllers do when the pods are deleted."""
-    evicted = claim.workload.says("Evicted")
-    message = str(evicted.get("message") or "The workload is deactivated")
-    said = [_Saying("QuotaReserved", status=False, reason="Pending", message=message)]
-    if claim.workload.says("Admitted"):
-        words = "The workload has no reservation"
-        said.append(_Saying("Admitted", status=False, reason="NoReservation", message=words))
-    if claim.workload.is_true("PodsReady"):
-        said.append(_Saying("PodsReady", status=False, reason="WaitForStart", message="its pods were deleted"))
-    if (reason := str(evicted.get("reason", ""))) in _QUEUED_AGAIN_AT_ONCE:
-        said.append(_Saying("Requeued", status=True, reason=reason, message=message))
-    _set(claim, said, now, story, admission=None, reclaimablePods=None)
-
-
-def _reclaim(claim: Claim, taken: Mapping[str, int], story: Story) -> None:
-    workload = claim.workload
-    counts = dict(workload.reclaimed)
-    for name, count in taken.items():
-        pod_set = naming.dns_job(name)
-        # Example: 6 requested, 4 admitted; to keep 3 of them, 3 are given back.
-        counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)
-    listed = [{"name": name, "count": counts[name]} for name in sorted(counts)]
-    _patch(claim, {"status": {"reclaimablePods": listed}}, story, subresource="status")
 
 
 def _is_of(cluster: TFCluster, pod: Pod, job: str, start: int) -> bool:
@@ -342,25 +309,10 @@ def _no_queue(cluster: TFCluster, why: str) -> Finding:
     return Finding(reasons.QUEUE_UNAVAILABLE, message)
 
 
-def _has_changed(cluster: TFCluster) -> Finding:
-    message = (
-        f"the resources of its pods or the queue changed after admission: deleting the pods and waiting in queue "
-        f"{cluster.queue} again"
-    )
-    return Finding(reasons.WAITING_FOR_QUOTA, message)
-
-
-def _gives_way(leaving: Sequence[Pod], claim: Claim | None) -> Finding:
-    count = len(leaving)
-    pods = "its last pod" if count == 1 else f"its {count} pods"
+def _gives_way(leaving: Sequence[Pod], claim: Claim | None) -> str:
+    pods = "its last pod" if len(leaving) == 1 else f"its {len(leaving)} pods"
     why = "no quota" if claim is None else _why(claim.workload)
-    words = f"{why}; waiting for {pods} to end before requesting quota again"
-    return Finding(reasons.WAITING_FOR_QUOTA, words)
-
-
-def _waits(workload: Workload) -> Finding:
-    message = f"Workload {workload.meta.name} waits in queue {workload.queue}: {_why(workload)}"
-    return Finding(reasons.WAITING_FOR_QUOTA, message)
+    return f"{why}; waiting for {pods} to end before requesting quota again"
 
 
 def _why(workload: Workload) -> str:

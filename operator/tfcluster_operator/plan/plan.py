@@ -23,7 +23,7 @@ from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
-from tfcluster_operator.plan.claims import plan_claims
+from tfcluster_operator.plan.claims import ClaimsPlan
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.objects import (
     plan_config_map,
@@ -50,7 +50,7 @@ def plan_in_turns(
         # When the time has expired, the status records that first, and the next reconcile acts on it.
         story.wake_after.append(max(gang_left, _ACT_ON_THE_END_OF_TIME))
     _free_stuck_pods(roster, now, story)
-    plan_claims(roster, ledger, now, story)
+    ClaimsPlan(roster, ledger, now, story).plan()
     if ledger.verdict is not None:
         _plan_the_end(roster, story, expired=left is not None and left <= 0)
     else:

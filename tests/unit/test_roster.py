@@ -21,14 +21,13 @@ from unit.in_memory import (
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
-from tfcluster_operator.life.roster import Roster, call_roll, roll_in_turns
+from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
-from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
 from tfcluster_operator.life.views import views_of
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.plan.actions import Plan
-from tfcluster_operator.plan.plan import plan, plan_in_turns
-from tfcluster_operator.report.status import status_in_turns, status_of
+from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.report.status import status_of
 
 SUBJECT = "demo-worker-1"
 
@@ -132,27 +131,6 @@ def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str
     roster = roster.completed_by(known)
     planned = plan(roster, known, views_of(roster).of_jobs, world.now)
     return known, planned, status_of(roster, known, planned.views, planned.findings, world.now)
-
-
-def test_decisions_over_thousands_of_tasks_yield():
-    cluster, now = make_cluster({"worker": 4 * AT_ONCE}), 0.0
-    roster = at_once(counted)(roll_in_turns(cluster, Observed()), least=4)
-    known = take_stock(roster, Ledger(), now)
-    planned = at_once(counted)(plan_in_turns(roster, known, views_of(roster).of_jobs, now), least=4)
-    at_once(counted)(status_in_turns(roster, known, planned.views, planned.findings, now), least=2)
-
-
-def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:
-    """Yield where a decision yields, and check how often it does."""
-    pauses = 0
-    while True:
-        try:
-            next(deciding)
-        except StopIteration as over:
-            assert pauses >= least
-            return over.value
-        pauses += 1
-        yield
 
 
 def test_tasks_of_an_edited_job_are_classified_again(world):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
@@ -29,18 +29,17 @@ from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.queueing import Standing
 from tfcluster_operator.life.rollout import rollout_of
-from tfcluster_operator.life.roster import Roster, roll_in_turns
+from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
-from tfcluster_operator.life.turns import Turns
-from tfcluster_operator.life.views import Views, views_in_turns
+from tfcluster_operator.life.views import Views, views_of
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.holds import Holds
-from tfcluster_operator.plan.plan import plan_in_turns
+from tfcluster_operator.plan.plan import plan
 from tfcluster_operator.report.conditions import edited_field, fields_told, with_others
-from tfcluster_operator.report.status import deleting_status, invalid_status, status_in_turns
+from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
@@ -55,7 +54,6 @@ _TURNS: Final = 3
 _REPLICAS: Final = attrgetter("replicas")
 
 _log = logging.getLogger(__name__)
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -180,7 +178,7 @@ class Reconciler:
             # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
             known = entered
             try:
-                status = await _status_of(roster, known, planned, planned.findings, self._clock(), changed)
+                status = _status_of(roster, known, planned, planned.findings, self._clock(), changed)
                 again = await self._statuses.write(key, cluster, status, memory.unwritten, urgent=True)
                 if again is not None:
                     return again
@@ -211,7 +209,7 @@ class Reconciler:
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
         findings = (*planned.findings, *refused, *(hold.finding for hold in doubts))
-        status = await _status_of(roster, known, planned, findings, now, changed)
+        status = _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
         _demand_another_pass(planned, outcome, unwritten=unwritten)
@@ -243,13 +241,14 @@ class Reconciler:
         known = take_stock(roster, known, now)
         roster = roster.completed_by(known)
         await _breathe(cluster)
-        memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
+        memory.views = views_of(roster, memory.views)
+        await _breathe(cluster)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
             # An edit, or a deleted pod that freed resources, can let a rejected write succeed.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
-        planning = plan_in_turns(roster, known, memory.views.of_jobs, now, holds=memory.holds)
-        planned = await _in_turns(planning, cluster)
+        planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
+        await _breathe(cluster)
         return roster, known, planned
 
     async def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
@@ -259,8 +258,8 @@ class Reconciler:
         resolver = self._executor.resolver_of(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
         await _breathe(cluster)
-        calling = roll_in_turns(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
-        roster = await _in_turns(calling, cluster)
+        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
+        await _breathe(cluster)
         memory.roll, memory.rolled_at = roster, changes
         return roster
 
@@ -305,18 +304,7 @@ async def _breathe(cluster: TFCluster) -> None:
         await asyncio.sleep(0)
 
 
-async def _in_turns(deciding: Turns[_Result], cluster: TFCluster) -> _Result:
-    while True:
-        try:
-            next(deciding)
-        except StopIteration as over:
-            await _breathe(cluster)
-            result: _Result = over.value
-            return result
-        await _breathe(cluster)
-
-
-async def _status_of(  # noqa: PLR0917 - as the function that it has paused
+def _status_of(  # noqa: PLR0917 - as the function that it calls
     roster: Roster,
     known: Ledger,
     planned: Plan,
@@ -326,8 +314,7 @@ async def _status_of(  # noqa: PLR0917 - as the function that it has paused
 ) -> dict[str, Any]:
     main = [one for one in findings if planned.holds_up_tasks(one)]
     aside = [one for one in findings if not planned.holds_up_tasks(one)]
-    working = status_in_turns(roster, known, planned.views, main, now, changed=changed, aside=aside)
-    return await _in_turns(working, roster.cluster)
+    return status_of(roster, known, planned.views, main, now, changed=changed, aside=aside)
 
 
 def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> dict[str, str]:

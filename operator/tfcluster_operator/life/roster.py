@@ -17,7 +17,6 @@ from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
 from tfcluster_operator.life.ending import Ending, ending_of
 from tfcluster_operator.life.queueing import Standing, Turn, is_at_work, stand
-from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import Observed
@@ -202,15 +201,15 @@ class Roster:
         return self
 
 
-def roll_in_turns(
+def call_roll(
     cluster: TFCluster,
     observed: Observed,
     *,
     resolver: str = "",
     before: Roster | None = None,
     standing: Standing | None = None,
-) -> Turns[Roster]:
-    """Classify everything that exists for one cluster, and yield now and then."""
+) -> Roster:
+    """Classify everything that exists for one cluster."""
     # A task whose pod is the same object as in the roster ``before`` is not classified again.  ``standing`` is given
     # where the state in the queue must not change in the meantime.
     declared, standing = cluster, standing or stand(cluster, observed)
@@ -218,8 +217,7 @@ def roll_in_turns(
     later = _later_pods(cluster, observed)
     places = {}
     for job in cluster.jobs:
-        places[job.name] = yield from _places(cluster, job, observed, later, _places_before(before, cluster, job))
-    yield
+        places[job.name] = _places(cluster, job, observed, later, _places_before(before, cluster, job))
     with_places = {place.name for of_job in places.values() for place in of_job}
     kept = {pod.meta.name for of_job in places.values() for place in of_job if place.kept for pod in place.kept}
     surplus, leaving, mounted, uids = [], [], set(), set()
@@ -234,7 +232,6 @@ def roll_in_turns(
                 surplus.append(pod)
         if meta.terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
             leaving.append(pod)
-    yield
     policies = policies_of(cluster, observed.other_policies)
     held = [(one, _hold(cluster, NetworkPolicy, one.name, observed).own) for one in policies]
     queued = standing.turn is not Turn.FREE
@@ -255,9 +252,6 @@ def roll_in_turns(
         mounted=frozenset(mounted),
         uids=frozenset(uids),
     )
-
-
-call_roll = at_once(roll_in_turns)
 
 
 def holder_of(cluster: TFCluster, child: Child) -> Holder:
@@ -295,13 +289,11 @@ def _places(
     observed: Observed,
     later: Mapping[str, Sequence[Pod]],
     before: Sequence[Place],
-) -> Turns[tuple[Place, ...]]:
+) -> tuple[Place, ...]:
     places = []
     pods = observed.pods
     labels = {**naming.job_labels(cluster.name, job.name), **cluster.colocated(job)}
     for index, first in enumerate(naming.first_pod_names(cluster.name, job.name, job.replicas)):
-        if index % AT_ONCE == AT_ONCE - 1:
-            yield
         pod, known = pods.get(first), before[index] if before else None
         if known is not None and known.pod is pod and known.name == first and not known.kept and first not in later:
             places.append(known)

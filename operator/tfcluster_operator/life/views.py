@@ -21,7 +21,6 @@ from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
 from tfcluster_operator.life.departures import Leaving, leaving_of
 from tfcluster_operator.life.roster import Roster, Stage
-from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
 from tfcluster_resolver import contract
 
@@ -85,8 +84,8 @@ class Views:
     of_jobs: tuple[JobViews, ...]
 
 
-def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
-    """Build the views of every job, and yield after each job: the views of a large cluster take long."""
+def views_of(roster: Roster, before: Views | None = None) -> Views:
+    """Build the views of every job; unchanged ones are taken from ``before``."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
     leaving = leaving_of(roster)
@@ -104,11 +103,7 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
             built += [of_job for of_job in before.of_jobs if of_job.job.name == job.name]
             continue
         built.append(builder.job_views(job, known[job.name]))
-        yield
     return Views(sources, tuple(built))
-
-
-views_of = at_once(views_in_turns)
 
 
 def whole_view(cluster: TFCluster) -> contract.View:

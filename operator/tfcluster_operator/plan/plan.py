@@ -19,7 +19,6 @@ from tfcluster_operator.life.departures import job_of
 from tfcluster_operator.life.gangs import gangs_of, seconds_until_timeout
 from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.life.stock import seconds_until_forgiven
-from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
@@ -38,10 +37,10 @@ from tfcluster_operator.plan.story import Story, gate_of
 from tfcluster_operator.plan.tasks import JobPlan, plan_history
 
 
-def plan_in_turns(
+def plan(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
-) -> Turns[Plan]:
-    """Decide what to do for one cluster, and yield now and then."""
+) -> Plan:
+    """Decide what to do for one cluster."""
     story = Story(holds or Holds(), now)
     left = ending.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
@@ -54,7 +53,7 @@ def plan_in_turns(
     if ledger.verdict is not None:
         _plan_the_end(roster, story, expired=left is not None and left <= 0)
     else:
-        yield from _plan_the_life(roster, ledger, wanted, now, story)
+        _plan_the_life(roster, ledger, wanted, now, story)
     return Plan(
         groups=tuple(story.groups()),
         findings=tuple(story.findings),
@@ -64,12 +63,9 @@ def plan_in_turns(
     )
 
 
-plan = at_once(plan_in_turns)
-
-
 def _plan_the_life(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
-) -> Turns[None]:
+) -> None:
     plan_kinds(roster, story, finished=False)
     plan_policies(roster, story)
     gangs = gangs_of(roster, ledger)
@@ -85,7 +81,7 @@ def _plan_the_life(
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
             plan_tf_config(job_views, story)
-            yield from JobPlan(roster, job_views, gangs, ledger, now, story).plan()
+            JobPlan(roster, job_views, gangs, ledger, now, story).plan()
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
     plan_history(roster, story)

@@ -13,7 +13,6 @@ from tfcluster_operator.life import departures, restart, rollout
 from tfcluster_operator.life.ending import Ending, words_for
 from tfcluster_operator.life.gangs import Gang, awaited, awaited_jobs, is_member
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage, name_after
-from tfcluster_operator.life.turns import AT_ONCE, Turns
 from tfcluster_operator.life.views import JobViews, tf_config_of
 from tfcluster_operator.objects import pod_manifest
 from tfcluster_operator.objects.base import change_of
@@ -39,13 +38,11 @@ class JobPlan:
         self._gangs, self._gang = gangs, gangs.get(name_for(roster.cluster, views.job, ledger))
         self._to_replace = frozenset[str]()
 
-    def plan(self) -> Turns[None]:
-        """Decide what to do for each task, and yield now and then."""
+    def plan(self) -> None:
+        """Decide what to do for each task."""
         self._roll_out()
         missing = []
-        for number, place in enumerate(self._roster.of(self._job), start=1):
-            if number % AT_ONCE == 0:
-                yield
+        for place in self._roster.of(self._job):
             if place.settled and self._is_as_told(place):
                 continue
             pod = place.pod

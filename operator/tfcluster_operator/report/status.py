@@ -22,7 +22,6 @@ from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.life import views
 from tfcluster_operator.life.ending import Ending
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.life.turns import Turns, at_once
 from tfcluster_operator.plan.actions import Finding
 from tfcluster_operator.report import conditions
 from tfcluster_resolver import contract
@@ -32,7 +31,7 @@ _WAITING_SINCE: Final = "waitingSince"
 _UNKNOWN: Final = frozenset({reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE})
 
 
-def status_in_turns(
+def status_of(
     roster: Roster,
     ledger: Ledger,
     wanted: tuple[views.JobViews, ...],
@@ -41,19 +40,17 @@ def status_in_turns(
     *,
     changed: Mapping[str, str] | None = None,
     aside: Sequence[Finding] = (),
-) -> Turns[dict[str, Any]]:
-    """Compute the whole status, and yield now and then.
+) -> dict[str, Any]:
+    """Compute the whole status.
 
     ``findings`` prevent the cluster from being ready, ``aside`` are other problems, and ``changed`` has the first field
     in which a job's template differs from its outdated pods.
     """
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
-    yield
     gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
     counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("replicas", "ready", "succeeded")))
     published = conditions.published(roster, ledger, wanted)
-    yield
     ready = conditions.ready(roster, ledger, findings, counts)
     untold = [*aside, *(one for one in findings if one.reason != ready.reason)]
     said = (
@@ -79,9 +76,6 @@ def status_in_turns(
         INTERNAL: internal_fields(ledger),
         "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
-
-
-status_of = at_once(status_in_turns)
 
 
 def waiting_since(status: Mapping[str, Any]) -> str | None:

@@ -6,8 +6,8 @@ operator is configured for one of them, so manifests are the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 #: The names of the schedulers, as the chart and the operator's option have them.
@@ -17,15 +17,6 @@ GangSchedulerKind = Literal["Kubernetes", "SchedulerPlugins", "Volcano"]
 PLUGINS_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 #: Volcano: the annotations of a pod with the name of its PodGroup; older versions read only the first.
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """The labels, annotations and spec fields of a pod that name its PodGroup."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +46,34 @@ class GangScheduler:
             return {"schedulingPolicy": {"gang": {"minCount": count}}}
         return {"minMember": count}
 
-    def membership(self, group: str) -> Membership:
-        """Return the fields of a pod that name its PodGroup."""
-        if not group:
-            return Membership()
+    def membership(self, group: str) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any]]:
+        """Return the labels, the annotations and the spec fields of a pod that name its PodGroup, if it has one."""
+        match self.kind if group else "":
+            case "Kubernetes":
+                return {}, {}, {"schedulingGroup": {"podGroupName": group}}
+            case "SchedulerPlugins":
+                return {PLUGINS_LABEL: group}, {}, {}
+            case "Volcano":
+                return {}, dict.fromkeys(VOLCANO_ANNOTATIONS, group), {}
+            case _:
+                return {}, {}, {}
+
+    def group_of(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str], field: str, makers: Iterable[str]
+    ) -> str:
+        """Return the name of a pod's PodGroup, "" without one.
+
+        ``field`` is the name in its spec; ``makers`` are the UIDs of the pod and of its controller.
+        """
         match self.kind:
             case "Kubernetes":
-                return Membership(spec={"schedulingGroup": {"podGroupName": group}})
+                return field
             case "SchedulerPlugins":
-                return Membership(labels={PLUGINS_LABEL: group})
+                return labels.get(PLUGINS_LABEL, "")
             case "Volcano":
-                return Membership(annotations=dict.fromkeys(VOLCANO_ANNOTATIONS, group))
+                group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
+                # Volcano gives a pod without a PodGroup its own one, named after the pod or its controller.
+                return "" if group in {f"podgroup-{uid}" for uid in makers} else group
 
 
 #: The schedulerName that the API server sets by default.

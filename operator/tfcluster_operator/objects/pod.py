@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from sys import intern
@@ -11,12 +11,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.gang_schedulers import (
-    KUBERNETES,
-    PLUGINS_LABEL,
-    VOLCANO_ANNOTATIONS,
-    GangScheduler,
-)
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.declaration.spec import TFCluster, choose_main
 from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Child, Condition, Kind, Meta, Metadata, shortened
@@ -244,24 +239,10 @@ def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> d
     return base.change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: None}, annotations=annotations)
 
 
-def _group_by_field(wire: _Wire) -> str:
-    return wire.spec.scheduling_group.pod_group_name if wire.spec.scheduling_group is not None else ""
-
-
-def _group_by_label(wire: _Wire) -> str:
-    return (wire.metadata.labels or {}).get(PLUGINS_LABEL, "")
-
-
-def _group_by_annotation(wire: _Wire) -> str:
-    annotations = wire.metadata.annotations or {}
-    group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
-    # Volcano gives a pod without a PodGroup its own one, named after the pod or its controller.
-    makers = (wire.metadata.uid, *(owner.uid for owner in wire.metadata.owner_references or () if owner.controller))
-    return "" if group in {f"podgroup-{uid}" for uid in makers} else group
-
-
-def _read(wire: _Wire, group_of: Callable[[_Wire], str]) -> Pod:
-    status = wire.status
+def _read(wire: _Wire, scheduler: GangScheduler) -> Pod:
+    status, about, group = wire.status, wire.metadata, wire.spec.scheduling_group
+    named = "" if group is None else group.pod_group_name
+    makers = (about.uid, *(owner.uid for owner in about.owner_references or () if owner.controller))
     conditions = {condition.type: condition for condition in status.conditions or ()}
     disruption = conditions.get("DisruptionTarget", Condition())
     ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
@@ -280,7 +261,7 @@ def _read(wire: _Wire, group_of: Callable[[_Wire], str]) -> Pod:
         exit=end,
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
-        group=intern(group_of(wire)),
+        group=intern(scheduler.group_of(about.labels or {}, about.annotations or {}, named, makers)),
         generation=wire.metadata.generation if leaving else 0,
         told_of=_generation_told_of(wire, conditions) if leaving else 0,
     )
@@ -356,17 +337,9 @@ def _first_names(cluster: TFCluster, _: Iterable[Child]) -> Iterator[str]:
         yield from naming.first_pod_names(cluster.name, job.name, job.replicas)
 
 
-_GROUP_READERS: Final = {
-    "Kubernetes": _group_by_field,
-    "SchedulerPlugins": _group_by_label,
-    "Volcano": _group_by_annotation,
-}
-
-
 def kind_for(scheduler: GangScheduler) -> Kind:
     """Build the row of the pods, which name their PodGroup as the given scheduler requires."""
-    read = partial(_read, group_of=_GROUP_READERS[scheduler.kind])
-    return base.kind_of(Pod, "pods", _Wire, read, _first_names)
+    return base.kind_of(Pod, "pods", _Wire, partial(_read, scheduler=scheduler), _first_names)
 
 
 KIND: Final = kind_for(KUBERNETES)

@@ -60,7 +60,7 @@ def build(
     scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
     chosen = cluster.chosen_scheduler(task.job)
     placed_by = task.job.of_template("schedulerName") or chosen
-    membership = scheduler.membership(group)
+    labels, annotations, of_group = scheduler.membership(group)
     volumes = [{"name": naming.VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
     if resolver is not None:
         volumes.append({"name": naming.RESOLVER_VOLUME, "configMap": {"name": resolver}})
@@ -73,14 +73,14 @@ def build(
             labels={
                 **(about.get("labels") or {}),
                 **place.labels,
-                **membership.labels,
+                **labels,
                 **naming.task_labels(cluster.name, task.job.name, task.index),
                 **cluster.colocated(task.job),
             },
             annotations={
                 **(about.get("annotations") or {}),
                 **place.annotations,
-                **membership.annotations,
+                **annotations,
                 naming.ANNOTATION_VIEW: view_digest,
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
@@ -99,7 +99,7 @@ def build(
             "hostname": hostname,
             "subdomain": cluster.name,
             **({"schedulerName": placed_by} if placed_by else {}),
-            **membership.spec,
+            **of_group,
             "volumes": [*(spec.get("volumes") or ()), *volumes],
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },

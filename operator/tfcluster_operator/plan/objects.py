@@ -139,7 +139,11 @@ def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> Non
     """Create the ConfigMap of one job's views, or publish changes to them."""
     held, gate, job = roster.views(wanted.job), gate_of("views", wanted.job.name), wanted.job.name
     if wanted.too_large:
-        story.close(gate, _too_large(wanted))
+        message = (
+            f"the views of job {job} take {wanted.size} bytes, more than the {views.LARGEST_CONFIG_MAP} that a "
+            "ConfigMap holds: declare device filters, or fewer tasks"
+        )
+        story.close(gate, Finding(reasons.VIEW_TOO_LARGE, message))
         return
     change = config_map.change(roster.cluster, job, wanted.files, held.own) if held.own else None
     build = partial(config_map.build, roster.cluster, job, wanted.files)
@@ -162,7 +166,12 @@ def _why_published(wanted: views.JobViews, existing: ConfigMap, change: Mapping[
 def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
     """Block new pods of a job whose TF_CONFIG is too long to start a program."""
     if wanted.tf_config_size > LARGEST_TF_CONFIG:
-        story.close(gate_of("TF_CONFIG", wanted.job.name), _tf_config_too_large(wanted))
+        message = (
+            f"the TF_CONFIG of job {wanted.job.name} takes {wanted.tf_config_size} bytes, more than the "
+            f"{LARGEST_TF_CONFIG} that an environment variable holds: declare device filters, or fewer tasks, or "
+            "shorter names, or set spec.resolver.tfConfig to None"
+        )
+        story.close(gate_of("TF_CONFIG", wanted.job.name), Finding(reasons.TF_CONFIG_TOO_LARGE, message))
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:
@@ -179,7 +188,11 @@ def plan_resolver(roster: Roster, story: Story) -> None:
     if held.own is None and not mounted and not story.creates_pods:
         return
     if held.holder is Holder.FOREIGN:
-        story.close(RESOLVER, _untrusted(held.name))
+        message = (
+            f"ConfigMap {held.name} does not contain the resolver that its name promises, so no pod that mounts it is "
+            "created: find out who created it, and delete it; the operator then creates the right one"
+        )
+        story.close(RESOLVER, Finding(reasons.RESOLVER_UNTRUSTED, message))
         return
     change = resolver_copy.change(held.own) if held.own else None
     _plan(held, None, change, story, gate=RESOLVER, created=reasons.REPAIRED if mounted else reasons.CREATED)
@@ -216,7 +229,8 @@ def _plan(
     elif (own := held.own) is None:
         story.close(gate, obstacle_of(held))
     elif unfit:
-        story.close(gate, _recreated(held.kind, held.name))
+        message = f"{held.kind} {held.name} cannot be changed in place: it is deleted and re-created"
+        story.close(gate, Finding(reasons.TASKS_NOT_READY, message))
         story.delete(own, reasons.RECREATED, phase="publish")
     elif change:
         reason = changed if "spec" in change else reasons.REPAIRED
@@ -247,33 +261,3 @@ def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] =
             return Finding(reasons.NAME_TAKEN, message)
         case _:
             assert_never(holder)
-
-
-def _untrusted(name: str) -> Finding:
-    message = (
-        f"ConfigMap {name} does not contain the resolver that its name promises, so no pod that mounts it is created: "
-        "find out who created it, and delete it; the operator then creates the right one"
-    )
-    return Finding(reasons.RESOLVER_UNTRUSTED, message)
-
-
-def _recreated(kind: str, name: str) -> Finding:
-    message = f"{kind} {name} cannot be changed in place: it is deleted and re-created"
-    return Finding(reasons.TASKS_NOT_READY, message)
-
-
-def _tf_config_too_large(wanted: views.JobViews) -> Finding:
-    return Finding(
-        reasons.TF_CONFIG_TOO_LARGE,
-        f"the TF_CONFIG of job {wanted.job.name} takes {wanted.tf_config_size} bytes, more than the "
-        f"{LARGEST_TF_CONFIG} that an environment variable holds: declare device filters, or fewer tasks, or shorter "
-        "names, or set spec.resolver.tfConfig to None",
-    )
-
-
-def _too_large(wanted: views.JobViews) -> Finding:
-    return Finding(
-        reasons.VIEW_TOO_LARGE,
-        f"the views of job {wanted.job.name} take {wanted.size} bytes, more than the "
-        f"{views.LARGEST_CONFIG_MAP} that a ConfigMap holds: declare device filters, or fewer tasks",
-    )

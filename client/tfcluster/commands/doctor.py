@@ -10,8 +10,8 @@ from tfcluster.client import Client
 from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, output, place
 from tfcluster.doctor.checks import Check, Unknown, document_of, what_to_do, worst
-from tfcluster.doctor.diagnosis import diagnose
-from tfcluster.doctor.facts import operators_of
+from tfcluster.doctor.cluster import diagnose
+from tfcluster.doctor.installation import operators_of
 from tfcluster.errors import ExitCode
 from tfcluster.status.text import Paper, wrap
 

@@ -197,10 +197,11 @@ def apply_command(
     from tfcluster.local.session import is_of_a_run
     from tfcluster.manifest.files import read
     from tfcluster.preview.diff import edit_of
-    from tfcluster.wait import Goal
+    from tfcluster.wait import check_goal
 
     try:
-        wanted = None if goal is None else Goal.of(goal)
+        if goal is not None:
+            check_goal(goal)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
     found = read(files)
@@ -216,13 +217,13 @@ def apply_command(
     waited: list[Any] = []
     for one in Applying(client.api, force=force_conflicts, dry_run=dry_run).apply(found):
         bodies.append(one.body)
-        waited += [one.body["metadata"]] if one.resource == TFCLUSTERS and wanted is not None else []
+        waited += [one.body["metadata"]] if one.resource == TFCLUSTERS and goal is not None else []
         if output == "table":
             click.echo(f"{one} (dry run: nothing was changed)" if dry_run else str(one))
     if output != "table":
         data(bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}, output)
     for about in waited if not dry_run else ():
-        client.wait(about["name"], str(wanted), namespace=about["namespace"], timeout=timeout or None, tell=waiting)
+        client.wait(about["name"], str(goal), namespace=about["namespace"], timeout=timeout or None, tell=waiting)
 
 
 def _check_namespaces(manifests: Any) -> None:

@@ -47,24 +47,27 @@ def document_of(checks: Sequence[Check]) -> dict[str, Any]:
     return {"verdict": worst(checks), "checks": [asdict(one) for one in checks], "toDo": what_to_do(checks)}
 
 
-#: By reason; NAME stands for the cluster. Reasons that only need time are not here.
-REMEDIES: Final = {
+#: Remedies by reason, where NAME stands for the cluster: of waits that can end by themselves, and of causes that a user
+#: has to fix. Reasons that only need time are not here.
+_OF_WAITS: Final = {
     reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
     reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
     reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
+    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
+    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
+    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.DELETING: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
+}
+GRAVE: Final = {
     reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
     reasons.GANG_TIMEOUT: "Make room, then suspend and resume it; one that has failed must be created again.",
-    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
     reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
-    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
     reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.forceDeleteAfterSeconds.",
-    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
     reasons.RESOLVER_UNTRUSTED: "Find out who made that ConfigMap, and delete it: the operator makes the right one.",
     reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
     reasons.REJECTED: "Fix what the API server's message names: a quota, Pod Security, a policy, or a field.",
     reasons.REQUEST_FAILED: "Repair what the API server's message names, such as a webhook that does not answer.",
     reasons.CONFLICTING_WRITES: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
-    reasons.DELETING: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
     reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
     reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
     reasons.INVALID_SPEC: "Correct the spec as the message says, and update the CRD.",
@@ -73,27 +76,7 @@ REMEDIES: Final = {
     reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
     reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
 }
-#: Reasons that do not resolve with time: a user has to fix the cause.
-GRAVE: Final = frozenset(
-    {
-        reasons.STUCK_TERMINATING,
-        reasons.NAME_TAKEN,
-        reasons.GANG_UNAVAILABLE,
-        reasons.QUEUE_UNAVAILABLE,
-        reasons.RESOLVER_UNTRUSTED,
-        reasons.REJECTED,
-        reasons.REQUEST_FAILED,
-        reasons.CONFLICTING_WRITES,
-        reasons.VIEW_TOO_LARGE,
-        reasons.TF_CONFIG_TOO_LARGE,
-        reasons.INVALID_SPEC,
-        reasons.TASK_FAILED,
-        reasons.PERMANENT_EXIT_CODE,
-        reasons.BACKOFF_LIMIT_EXCEEDED,
-        reasons.DEADLINE_EXCEEDED,
-        reasons.GANG_TIMEOUT,
-    }
-)
+REMEDIES: Final = {**_OF_WAITS, **GRAVE}
 
 
 def remedy_for(reason: str, name: str) -> str:

@@ -1,14 +1,20 @@
-"""What keeps one cluster from its work?  Judgements of its picture and of its NetworkPolicies."""
+"""``tfcluster doctor``: the checks of the installation, and of what keeps one cluster from its work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for
-from tfcluster.kube.api import Object
+from tfcluster.doctor.installation import ask, installation_of, judge_installation, judge_server, version_of
+from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
+from tfcluster.kube.api import NETWORK_POLICIES, KubernetesApi, Object
+from tfcluster.manifest.validate import definition
+from tfcluster.status.load import look
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
+from tfcluster_operator.declaration import naming
 
 _WAITS: Final = (
     (
@@ -27,14 +33,26 @@ _WAITS: Final = (
         "Correct what the message names in the template; a missing command is not in the image.",
     ),
 )
-_STANDING: Final[Mapping[str, Verdict]] = {
-    "Ready": "ok",
-    "Succeeded": "ok",
-    "Suspended": "ok",
-    "Elsewhere": "ok",
-    "Failed": "failed",
-    "Stalled": "failed",
-}
+
+
+def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> Iterator[Check]:
+    if local:
+        yield judge_server(api.server, ask(partial(version_of, api)))
+    else:
+        yield from judge_installation(installation_of(api), definition())
+    if name is None:
+        return
+    try:
+        _, picture = look(api, name)
+    except NoClusterError as error:
+        yield Check("cluster", "failed", str(error), error.hint)
+        return
+    except (RefusedError, UnreachableError) as error:
+        yield Check("cluster", "unknown", str(error))
+        return
+    # A local run does not have isolation to check: every program of the machine can reach its tasks.
+    labels = f"{naming.LABEL_CLUSTER}={name}"
+    yield from judge_cluster(picture, None if local else ask(partial(api.list, NETWORK_POLICIES, labels=labels)))
 
 
 def judge_cluster(picture: Picture, policies: Sequence[Object] | Unknown | None) -> Iterator[Check]:
@@ -52,7 +70,9 @@ def _conditions(picture: Picture) -> Iterator[Check]:
         remedy = f"Is an operator installed that works in namespace {picture.namespace}? The checks above say so."
         yield Check("cluster", "failed", message, remedy)
     else:
-        verdict = _STANDING.get(standing.state, "failed" if standing.reason in GRAVE else "warning")
+        grave = standing.state in {"Failed", "Stalled"} or standing.reason in GRAVE
+        fine = standing.state in {"Ready", "Succeeded", "Suspended", "Elsewhere"}
+        verdict: Verdict = "ok" if fine else "failed" if grave else "warning"
         remedy = "" if verdict == "ok" else remedy_for(standing.reason, picture.name)
         yield Check("cluster", verdict, message, remedy)
     for notice in standing.notices:
@@ -71,16 +91,12 @@ def _tasks(picture: Picture) -> Iterator[Check]:
                 told.setdefault(task.cause, []).append(task)
         for cause, of_tasks in told.items():
             yield Check(name, "failed", f"{_named(of_tasks)}: {cause}", remedy)
-    late = [task for task in tasks if task.view == "waiting"]
-    if late:
+    if late := [task for task in tasks if task.view == "waiting"]:
         remedy = "Wait; if it lasts, read the operator's log."
         yield Check("views", "warning", f"{_named(late)}: the newest view is not delivered yet", remedy)
-    broken = [
-        task
-        for task in tasks
-        if any(one.granted is not None and (one.healthy or 0) < one.granted for one in task.devices.values())
-    ]
-    if broken:
+    if broken := [
+        task for task in tasks if any((one.healthy or 0) < (one.granted or 0) for one in task.devices.values())
+    ]:
         yield Check("devices", "failed", f"{_named(broken)}: a device has failed", "Drain the node, and repair it.")
 
 

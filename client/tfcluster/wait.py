@@ -44,17 +44,8 @@ def judge(goal: str, body: _Object | None) -> Judgement:
     if (unseen := _unseen(body)) is not None:
         return Judgement("waiting", unseen)
     found = conditions.by_type(body.get("status") or {})
-    match goal:
-        case "ready":
-            return _ready(body, found)
-        case "suspended":
-            return _suspended(body, found)
-        case "resized":
-            return _resized(body, found)
-        case "updated":
-            return _updated(body, found)
-        case _:
-            return _finished(goal, body, found)
+    judges = {"ready": _ready, "suspended": _suspended, "resized": _resized, "updated": _updated}
+    return judges[goal](body, found) if goal in judges else _finished(goal, body, found)
 
 
 def _unseen(body: _Object) -> str | None:

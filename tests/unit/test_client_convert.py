@@ -9,8 +9,7 @@ import yaml
 from support.tfjob_map import FIELDS, field_of
 from support.tfjobs import REFUSED, TFJOBS
 
-from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.documents import convert_text
+from tfcluster.convert.conversion import Conversion, convert, convert_text
 from tfcluster.convert.tfjob import Outcome, leaves
 from tfcluster.manifest.yaml import documents
 from tfcluster.terminal import spelled

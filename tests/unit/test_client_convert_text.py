@@ -12,8 +12,7 @@ from support.odd_texts import ODD_TEXTS, readings
 from support.tfjobs import TFJOBS
 
 from scripts import reference
-from tfcluster.convert.conversion import convert
-from tfcluster.convert.documents import Stream, convert_text
+from tfcluster.convert.conversion import Stream, convert, convert_text
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.yaml import documents
 from tfcluster.terminal import spelled

@@ -145,9 +145,9 @@ class KubernetesApi:
 
     # --- reading
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
+    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return an object; raises NotFoundError and RefusedError."""
-        return self._json("GET", self._path(resource, namespace, name, subresource))
+        return self._json("GET", self._path(resource, namespace, name))
 
     def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
         """Return an object, or None if it does not exist; raises RefusedError, also if the kind does not exist."""
@@ -217,12 +217,10 @@ class KubernetesApi:
         change: Mapping[str, Any],
         namespace: str | None = None,
         *,
-        subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
         """Change an object with a merge patch; raises NotFoundError, ConflictError and RefusedError."""
-        path = self._path(resource, namespace, name, subresource)
-        query = _writing(dry_run=dry_run)
+        path, query = self._path(resource, namespace, name), _writing(dry_run=dry_run)
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(

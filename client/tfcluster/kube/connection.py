@@ -1,21 +1,15 @@
-"""Additions to the official client: errors of credential plug-ins, websockets, and cutting connections."""
+"""Additions to the official client: the errors of a kubeconfig, and cutting connections."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import yaml
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-
-from tfcluster.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kubernetes import client
@@ -25,14 +19,7 @@ def load_kubeconfig(configuration: client.Configuration, file: str | None, conte
     from kubernetes import config
     from kubernetes.config import kube_config
 
-    with _heard(Path(config.__file__).parent) as said:
-        config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
-    if said and not (configuration.api_key or configuration.cert_file or configuration.username):
-        # The official client continues without credentials, and the API server would report a missing permission.
-        raise UnreachableError(
-            f"the kubeconfig does not give credentials: {said[-1]}",
-            hint="Log in again, and check that the credential program that it names can be run.",
-        )
+    config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
     # The official client lists contexts only if the kubeconfig has a current one.
     read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
     chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
@@ -47,24 +34,6 @@ def brief_of_kubeconfig(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-@contextmanager
-def _heard(folder: Path) -> Iterator[list[str]]:
-    """Return the errors that modules of a folder log in the meantime; without a handler they would be printed."""
-    said: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if Path(record.pathname).parent == folder and record.thread == threading.get_ident():
-                said.append(record.getMessage())
-
-    listener, logger = Listener(logging.ERROR), logging.getLogger()
-    logger.addHandler(listener)
-    try:
-        yield said
-    finally:
-        logger.removeHandler(listener)
 
 
 class Cut:

@@ -19,7 +19,7 @@ from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.python import TFCluster, manifest_of
 from tfcluster.running import ClusterStatus, RunningCluster, ignore
 from tfcluster.status.load import look
-from tfcluster.wait import check_goal, wait_for, wait_for_new_pods
+from tfcluster.wait import GOALS, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
@@ -91,7 +91,8 @@ class Client:
             WaitTimeoutError: it took too long; the message says what was missing.
             ValueError: the goal is unknown.
         """
-        check_goal(goal)
+        if goal not in GOALS:
+            raise ValueError(f"{goal}: wait for one of {', '.join(GOALS)}")
         if not uid and goal != "deleted":
             uid = self.get(name, namespace)["metadata"]["uid"]
         return wait_for(self.api, name, goal, namespace, uid=uid, timeout=timeout, tell=tell)

@@ -28,12 +28,6 @@ class Judgement(NamedTuple):
     words: str
 
 
-def check_goal(goal: str) -> None:
-    """Raise ValueError if a goal is not one of GOALS."""
-    if goal not in GOALS:
-        raise ValueError(f"{goal}: wait for one of {', '.join(GOALS)}")
-
-
 def judge(goal: str, body: _Object | None) -> Judgement:
     if body is None:
         return Judgement("reached", "it is gone") if goal == "deleted" else Judgement("impossible", "it was deleted")

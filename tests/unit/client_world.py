@@ -24,8 +24,7 @@ from tfcluster.client import Client
 from tfcluster.commands.root import root
 from tfcluster.errors import RefusedError
 from tfcluster.kube.api import KubernetesApi
-from tfcluster.local.api import kubeconfig
-from tfcluster.local.plane import control_plane, served
+from tfcluster.local.plane import control_plane, kubeconfig, served
 
 _T = TypeVar("_T")
 

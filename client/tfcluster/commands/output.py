@@ -14,14 +14,7 @@ from rich.text import Text
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import printable
 
-STYLES: Final = {
-    "good": "green",
-    "waiting": "yellow",
-    "bad": "bold red",
-    "off": "dim",
-    "name": "bold",
-    "plain": "",
-}
+STYLES: Final = {"good": "green", "waiting": "yellow", "bad": "bold red", "off": "dim", "name": "bold", "plain": ""}
 
 
 class _Console(Console):

@@ -15,10 +15,9 @@ from typing import Any, Final
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.local import manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
-from tfcluster.local.api import kubeconfig
 from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
-from tfcluster.local.plane import ControlPlane, control_plane, served
+from tfcluster.local.plane import ControlPlane, control_plane, kubeconfig, served
 from tfcluster.local.store import Refusal, Store
 from tfcluster.local.story import Story
 from tfcluster.tasks import verdict
@@ -167,7 +166,7 @@ class _Run:
             "verdict": asyncio.create_task(self._verdict(self._store)),
             "signal": asyncio.create_task(self._signals.get()),
         }
-        if self._options.timeout is not None:
+        if self._options.timeout:
             waits["timeout"] = asyncio.create_task(asyncio.sleep(self._options.timeout))
         everything = {*waits.values(), *plane.parts}
         done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
@@ -234,8 +233,4 @@ async def _forget(store: Store) -> None:
     """Drop old revisions: a run can last for days, and otherwise every status ever written would be kept."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        forget(store)
-
-
-def forget(store: Store, keep: int = _REVISIONS_KEPT) -> None:
-    store.compact(store.revision - keep)
+        store.compact(store.revision - _REVISIONS_KEPT)

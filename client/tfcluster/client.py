@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from tfcluster.apply import Applying, change_cluster, check, recreated_error, uid_of
+from tfcluster.apply import Applying, change_cluster, check, manifest_of, recreated_error, uid_of
 from tfcluster.changes import restart, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, NotFoundError
 from tfcluster.events import Event, cluster_events
@@ -16,7 +16,7 @@ from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.manifest.files import Manifest
-from tfcluster.manifest.python import TFCluster, manifest_of
+from tfcluster.manifest.python import TFCluster
 from tfcluster.running import ClusterStatus, RunningCluster, ignore
 from tfcluster.status.load import look
 from tfcluster.wait import GOALS, wait_for, wait_for_new_pods

@@ -14,7 +14,7 @@ from typing import IO, Final, NamedTuple
 from tfcluster.errors import NoClusterError, TFClusterError
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
 from tfcluster.kube.watch import snapshots
-from tfcluster.logs.pods import LogPod, log_pods
+from tfcluster.logs.plan import LogPod, log_pods
 from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, WORKER

@@ -14,8 +14,7 @@ from typing import Final
 from tfcluster.errors import RefusedError, TFClusterError, no_cluster
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
 from tfcluster.kube.watch import Found, snapshots
-from tfcluster.logs.plan import Progress, Sight, next_steps, not_started, without_pods
-from tfcluster.logs.pods import LogPod, containers, log_pods
+from tfcluster.logs.plan import LogPod, Progress, Sight, containers, log_pods, next_steps, not_started, without_pods
 from tfcluster.logs.reader import LogLine, LogReader, Window
 from tfcluster.tasks import Selection as Tasks
 from tfcluster.tasks import TaskName, choose, declared
@@ -89,9 +88,9 @@ def _in_turn(
         reader = LogReader(api, pod, namespace, window, tell=tell, attempts=_ATTEMPTS)
         reader.note_over()
         yield from reader.batches()
-        if reader.failure is not None and _is_denied(reader.failure):
-            raise reader.failure
         if reader.failure is not None:
+            if _is_denied(reader.failure):
+                raise reader.failure
             failures.append(reader.failure)
             tell(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")
     if failures:
@@ -258,7 +257,11 @@ class LogFollowing:
             if known is not None and known.uid == pod.uid:
                 progress.last[pod.task] = pod
         if not progress.begun:
-            self._check_limit(sight)
+            tasks = {*sight.tasks} - {pod.task for pod in sight.pods if pod.state == "ended"}
+            if (count := len(tasks)) > limit:
+                hint = f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}."
+                words = f"{count} logs are too many to follow at the same time: the limit is {limit}"
+                raise TFClusterError(words, hint=hint)
             self._first = frozenset(pod.uid for pod in sight.pods)
         steps = next_steps(sight, progress, limit=limit)
         for key, words in steps.say.items():
@@ -274,15 +277,6 @@ class LogFollowing:
         progress.tasks |= {pod.task for pod in sight.pods} | (set() if progress.begun else set(sight.tasks))
         progress.begun = True
         return steps.done
-
-    def _check_limit(self, sight: Sight) -> None:
-        ended = {pod.task for pod in sight.pods if pod.state == "ended"}
-        count, limit = len(set(sight.tasks) - ended), self._request.limit
-        if count > limit:
-            raise TFClusterError(
-                f"{count} logs are too many to follow at the same time: the limit is {limit}",
-                hint=f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}.",
-            )
 
     def _note_end(self, reader: LogReader) -> None:
         uid, failure = reader.pod.uid, reader.failure

@@ -182,7 +182,7 @@ class TaskDrawing:
             return self._ended(place, pod, due)
         if place.stage is Stage.STARTING:
             if pod.phase == "Running":
-                return "NotReady", pod.trouble or _silent(place.task.job)
+                return "NotReady", pod.trouble or "it runs, and is not ready yet"
             return "Pending", pod.trouble
         if departures.seconds_until_stuck(pod, self.now) <= 0:
             return reasons.STUCK_TERMINATING, departures.stuck_words(self.roster.cluster, pod)
@@ -211,21 +211,16 @@ class TaskDrawing:
         return "Missing", "its pod is to be created"
 
 
-def _silent(job: Job) -> str:
-    probed = any("readinessProbe" in one for one in (job.template.get("spec") or {}).get("containers") or ())
-    return "it runs, and its readiness probe has not succeeded yet" if probed else "it runs, and is not ready yet"
-
-
 def _clock(seconds: float) -> str:
     return f"{ledgers.timestamp(seconds)[11:19]} UTC"
 
 
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
+    limits, healthy = job.limits().items(), pod.devices or {}
     if pod.phase != "Running":
-        return {resource: Devices(count) for resource, count in job.limits().items()}
-    healthy = pod.devices or {}
-    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits().items()}
+        return {resource: Devices(count) for resource, count in limits}
+    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in limits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +317,9 @@ def _after(begin: float, seconds: Any) -> float:
 
 
 def _counted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[JobPicture, ...]:
-    told = status.get("jobs") or {}
-    declared = spec.get("jobs") if isinstance(spec.get("jobs"), Mapping) else {}
-    return tuple(_job(name, told.get(name) or {}, ()) for name in sorted({*told, *(declared or {})}))
+    told, declared = status.get("jobs") or {}, spec.get("jobs")
+    names = {*told, *(declared if isinstance(declared, Mapping) else ())}
+    return tuple(_job(name, told.get(name) or {}, ()) for name in sorted(names))
 
 
 def _job(name: str, told: Mapping[str, Any], tasks: tuple[TaskPicture, ...], desired: int | None = None) -> JobPicture:

@@ -44,20 +44,15 @@ def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper) -> list[Text]:
     widths = [max(cell_len(row[at].plain) for row in table) for at in used]
     lines = []
     for row in rows:
-        line = row.copy() if isinstance(row, Text) else _in_columns(row, used, widths)
+        line = row.copy() if isinstance(row, Text) else Text()
+        for at, width in zip(used, widths, strict=True) if not isinstance(row, Text) else ():
+            line.append_text(row[at])
+            line.append(" " * (width - cell_len(row[at].plain)) + _BETWEEN)
+        line.rstrip()
         if paper.width is not None:
             line.truncate(paper.width, overflow="ellipsis" if paper.fancy else "crop")
         lines.append(line)
     return lines
-
-
-def _in_columns(row: Sequence[Text], used: Sequence[int], widths: Sequence[int]) -> Text:
-    line = Text()
-    for at, width in zip(used, widths, strict=True):
-        line.append_text(row[at])
-        line.append(" " * (width - cell_len(row[at].plain)) + _BETWEEN)
-    line.rstrip()
-    return line
 
 
 #: Tasks beyond this many are folded where they are neighbours and alike.

@@ -120,7 +120,7 @@ def test_dynamic_workers_explain_no_other_difference():
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_examples_are_proved(name: str):
-    for one in convert_text(TFJOBS[name].text, name).conversions:
+    for one in convert_text(TFJOBS[name].text.encode(), name).conversions:
         assert compare(one.job, one.cluster).proves
 
 

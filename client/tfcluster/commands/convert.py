@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -16,10 +14,10 @@ from tfcluster.convert.conversion import Conversion, Stream, convert, convert_te
 from tfcluster.convert.tfjob import Outcome, Verdict
 from tfcluster.errors import ExitCode, ManifestError
 from tfcluster.kube.api import TFJOBS
+from tfcluster.manifest.files import texts
 from tfcluster.terminal import spelled
 from tfcluster_operator.declaration import naming
 
-_STDIN: Final = "-"
 #: The headings, and the style of each; unchanged fields are only counted.
 _HEADINGS: Final = {
     Outcome.REJECTED: ("Rejected", "bad"),
@@ -34,7 +32,7 @@ _REMOVE_FIRST: Final = (
 
 
 @click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
-@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, or - for standard input.")
+@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, a folder, or - (stdin).")
 @click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="Convert a TFJob from Kubernetes.")
 @click.option("--quiet", "-q", is_flag=True, help="Report only what is lost or rejected.")
 @kubernetes
@@ -54,37 +52,26 @@ def convert_command(
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")
-    streams = [(_shown(file), convert_text(_read(file), _shown(file))) for file in files]
+    problems: list[str] = []
+    found = [pair for file in files for pair in texts(file, problems)]
+    if problems:
+        raise ManifestError("the manifest cannot be read:", problems)
+    streams = [(name, convert_text(text, name)) for name, text in found]
     if names:
         api = api_of(**place)
         for name in names:
-            found = convert(api.get(TFJOBS, name))
-            streams.append((api.server, Stream((found.cluster,), (found,))))
+            conversion = convert(api.get(TFJOBS, name))
+            streams.append((api.server, Stream((conversion.cluster,), (conversion,))))
     for name, stream in streams:
         for line in (line for one in stream.conversions for line in _lines(one, name, quiet=quiet)):
             output.console(err=True).print(line)
     for name in names:
         output.say(_REMOVE_FIRST.format(name=name))
-    outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
+    outcomes = {one.outcome for _, stream in streams for job in stream.conversions for one in job.verdicts}
     if Outcome.REJECTED in outcomes:
         ctx.exit(ExitCode.FAILED)
     click.echo("---\n".join(stream.text for _, stream in streams), nl=False)
     ctx.exit(ExitCode.LOSSY if Outcome.LOSSY in outcomes else ExitCode.OK)
-
-
-def _shown(file: str) -> str:
-    return "standard input" if file == _STDIN else file
-
-
-def _read(file: str) -> str:
-    try:
-        raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        hint = "Name a file with -f, or - for standard input."
-        raise ManifestError(f"{file}: {error.strerror}", hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{_shown(file)} is not UTF-8 text", hint="Save it as UTF-8 first.") from error
 
 
 def _lines(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:

@@ -10,8 +10,9 @@ from typing import Any, Final
 from tfcluster.convert import run_policy, templates, tfjob
 from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves
 from tfcluster.errors import ManifestError
+from tfcluster.manifest.files import objects
 from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
-from tfcluster.manifest.yaml import Document, ProblemError, documents, write
+from tfcluster.manifest.yaml import write
 from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
@@ -257,12 +258,9 @@ def _before_template(held: Mapping[str, Any], more: Mapping[str, Any]) -> dict[s
     return {**{key: held[key] for key in held if key != "template"}, **more, "template": held.get("template")}
 
 
-_TABS: Final = "YAML does not permit tabs for indentation: use spaces."
-_CORRECT: Final = "Correct it there."
 _TEMPLATES: Final = (
     "If this is a Helm template, run `helm template` first. Otherwise write a value for {{…}}, convert, and restore it."
 )
-_LISTS: Final = ("List", "TFJobList")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,35 +278,15 @@ class Stream:
         return write(*self.objects, width=1 << 20)  # no line is folded
 
 
-def convert_text(text: str, name: str) -> Stream:
-    objects = [item for document in _documents(text, name) for item in _items(document.value)]
-    found = [convert(one) if tfjob.is_tfjob(one) else one for one in objects]
+def convert_text(text: bytes, name: str) -> Stream:
+    problems: list[str] = []
+    bodies = [one.body for one in objects(name, text, problems)]
+    if problems:
+        hint = _TEMPLATES if b"{{" in text else ""
+        raise ManifestError("the manifest cannot be read:", problems, hint=hint)
+    found = [convert(one) if tfjob.is_tfjob(one) else one for one in bodies]
     conversions = tuple(one for one in found if isinstance(one, Conversion))
     if not conversions:
         hint = f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME."
         raise ManifestError(f"no TFJob found in {name}", hint=hint)
     return Stream(tuple(one.cluster if isinstance(one, Conversion) else one for one in found), conversions)
-
-
-def _documents(text: str, name: str) -> list[Document]:
-    try:
-        return documents(text.encode())
-    except ProblemError as error:
-        wrong = text.splitlines()[error.line - 1 : error.line]
-        hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES if "{{" in text else _CORRECT
-        raise ManifestError(f"{name}:{error.line}: {error.words}", hint=hint) from error
-
-
-def _items(document: Any) -> list[Any]:
-    """Return the objects of a document: itself, or those of a List."""
-    if isinstance(document, Mapping) and document.get("kind") in _LISTS and isinstance(document.get("items"), list):
-        return [_named(item, document) for item in document["items"]]
-    return [document]
-
-
-def _named(item: Any, within: Mapping[str, Any]) -> Any:
-    """Add the kind to an item of a list: the API server omits it in lists of one kind."""
-    if within["kind"] == "List" or not isinstance(item, dict) or "kind" in item:
-        return item
-    item["apiVersion"], item["kind"] = within.get("apiVersion"), tfjob.KIND
-    return item

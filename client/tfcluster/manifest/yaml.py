@@ -125,7 +125,13 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
                 yield Document(body, _line(node), node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ProblemError(mark.line + 1 if mark else 1, _words_of(error)) from error
+        line = mark.line if mark else 0
+        words = f"it is not YAML: {error.problem or error.context}"
+        if b"\t" in b"".join(text.split(b"\n")[line : line + 1]):
+            words += ": indent with spaces, YAML does not permit tabs there"
+        elif error.problem and error.context:
+            words += f" ({error.context})"
+        raise ProblemError(line + 1, words) from error
     except yaml.reader.ReaderError as error:
         raise ProblemError(1, f"it is not UTF-8 text: {error.reason}") from error
     except yaml.YAMLError as error:
@@ -136,13 +142,6 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         return [value for _, value in node.value]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _words_of(error: yaml.MarkedYAMLError) -> str:
-    words = f"it is not YAML: {error.problem or error.context}"
-    if "tab character" in words or "'\\t'" in words:
-        return f"{words}: indent with spaces, YAML does not permit tabs there"
-    return f"{words} ({error.context})" if error.problem and error.context else words
 
 
 class _Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -53,16 +54,16 @@ def _each(
 ) -> None:
     """Change several TFClusters, and wait for them."""
     for name in clusters:
-        before = f"{name}: " if len(clusters) > 1 else ""
+        tell = partial(_say, f"{name}: " if len(clusters) > 1 else "")
         was = client.get(name)
-        body = change(name, dry_run=dry_run, tell=_after(before, say))
+        body = change(name, dry_run=dry_run, tell=tell)
         done(f"{name} {past if body['spec'] != was['spec'] else 'unchanged'}", body, output, dry_run=dry_run)
     for name in clusters if wait and not dry_run else ():
-        client.wait(name, wait, timeout=timeout or None, tell=_after(f"{name}: ", waiting))
+        client.wait(name, wait, timeout=timeout or None, tell=partial(_say, f"waiting: {name}: "))
 
 
-def _after(before: str, tell: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda words: tell(before + words)
+def _say(before: str, words: str) -> None:
+    say(before + words)
 
 
 _clusters = click.argument("clusters", type=ClusterName(), metavar="NAME...", nargs=-1, required=True)

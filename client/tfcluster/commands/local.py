@@ -85,8 +85,8 @@ def list_command(*, output: Format) -> None:
     found: list[dict[str, Any]] = []
     for own in session.known():
         about = {"name": own.name, "running": own.runs, **own.about(), "folder": str(own.folder)}
-        found.append({**about, "volumes": list(map(str, own.claims))})
-    found = [one for one in found if one["running"] or one["volumes"]]
+        if about["running"] or own.claims:
+            found.append({**about, "volumes": list(map(str, own.claims))})
     if output != "table":
         data(found, output)
         return

@@ -91,15 +91,9 @@ def api_of(
 
 def files(function: _Function) -> _Function:
     """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
-    return click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        required=True,
-        type=click.Path(allow_dash=True),
-        help="A manifest: a file, a folder, or - for standard input (repeatable).",
-    )(function)
+    words = "A manifest: a file, a folder, or - for standard input (repeatable)."
+    kind = click.Path(allow_dash=True)
+    return click.option("-f", "--filename", "files", multiple=True, required=True, type=kind, help=words)(function)
 
 
 class _Seconds(click.ParamType[float]):

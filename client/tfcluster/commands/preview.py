@@ -152,7 +152,8 @@ def _lines(edit: Edit) -> Iterator[Text]:
     change = f"{count(len(edit.fields), 'field')} would change" if edit.fields else "nothing differs"
     yield styled(f"{where}: {change}" if edit.exists else f"{where} is new", "name")
     for field in edit.fields:
-        yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
+        before, after = ("nothing" if one is None else brief(one, 80) for one in (field.before, field.after))
+        yield _line("~", "waiting", f"{field.path}: {before} -> {after}")
     for pods in edit.pods:
         sign, style, done = _SIGNS[pods.what]
         tasks = spell_tasks((pods.job, index) for index in pods.tasks)
@@ -167,10 +168,6 @@ def _line(sign: str, style: str, words: str) -> Text:
     return styled(f"  {sign} ", style).append(words, style="")
 
 
-def _value(value: Any) -> str:
-    return "nothing" if value is None else brief(value, 80)
-
-
 def _edit_document(edit: Edit) -> dict[str, Any]:
     document = asdict(edit)
     for pods in document["pods"]:
@@ -180,14 +177,7 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name", type=ClusterName(), required=False)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    type=click.Path(allow_dash=True),
-    help="A manifest instead of a running cluster.",
-)
+@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A manifest, not a running cluster.")
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""

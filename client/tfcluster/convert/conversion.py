@@ -208,10 +208,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings) -> dict[str, Any]:
 def _restart_policy(one: Replicas, job: TFJob, path: Path, target: Path, findings: Findings) -> str:
     where, to = (*path, "restartPolicy"), (*target, "restartPolicy")
     if job.dynamic and one.job == "worker" and one.policy in ("Never", "ExitCode"):
-        words = (
-            f"under {one.policy} TFJob continues without a failed worker; here it is restarted. "
-            "Set backoffLimit to bound that"
-        )
+        words = f"under {one.policy} TFJob continues without a failed worker; here it is restarted, up to backoffLimit"
         findings.move(where, to, words, outcome=Outcome.LOSSY)
         return "OnFailure"
     if one.restart_policy:

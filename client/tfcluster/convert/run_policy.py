@@ -145,9 +145,7 @@ def _start_with_fewer(least: Any, path: Path, job: TFJob, jobs: dict[str, Any], 
         findings.say(Outcome.NOTED, path, "all tasks start together", target="spec.scheduling.gang")
     elif worker is not None and isinstance(least, int) and total - worker.count <= least < total:
         first = jobs["worker"]["minReplicas"] = least - (total - worker.count)
-        words = (
-            f"TFJob counts any {least} of its pods; here the other jobs and the first {first} workers start together"
-        )
+        words = f"TFJob counts any {least} of its pods; here the other jobs and {first} workers start together"
         findings.move(path, ("spec", "jobs", "worker", "minReplicas"), words, outcome=Outcome.NOTED)
     else:
         words = f"it is {brief(least)}: set spec.jobs.J.minReplicas for the jobs whose tasks can start later"
@@ -165,15 +163,17 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
         findings.remark(Outcome.LOSSY, path, words)
     decider = leader or worker
     if decider is None:
-        words = (
-            "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all others exit with 0"
-        )
+        words = "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all exit with code 0"
         findings.say(Outcome.NOTED, path, words, target="spec.successPolicy")
         return
-    outcome, words = _verdict_on_success(decider, leads=leader is not None, value=value if given else None)
     if decider.policy == "Always":
-        _never_ends(job, path, findings)
+        words = f"{decider.key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
+        if job.of("master") is None:
+            findings.say(Outcome.NOTED, path, words)
+        else:
+            findings.say(Outcome.REJECTED, path, f"{words}: set restartPolicy: OnFailure for {decider.key}")
         return
+    outcome, words = _verdict_on_success(decider, leads=leader is not None, value=value if given else None)
     # A chief decides by default, and so does a worker that is alone.
     written = decider.job == "master" or (decider.job == "worker" and (decider.count > 1 or given))
     if written:
@@ -197,13 +197,3 @@ def _verdict_on_success(decider: Replicas, *, leads: bool, value: Any) -> tuple[
         )
         return Outcome.LOSSY, words
     return Outcome.LOSSY if value is not None else Outcome.EXPLICIT, f"the {decider.key} decides"
-
-
-def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:
-    decider = job.leader or job.of("worker")
-    key = decider.key if decider else ""
-    words = f"{key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
-    if job.of("master") is not None:
-        findings.say(Outcome.REJECTED, path, f"{words}: set restartPolicy: OnFailure for {key}")
-    else:
-        findings.say(Outcome.NOTED, path, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,10 +92,9 @@ def version_of(api: KubernetesApi) -> Any:
 
 
 def _is_served(api: KubernetesApi) -> bool:
-    try:
+    with contextlib.suppress(NotFoundError):
         return any(one.get("name") == naming.PLURAL for one in api.resources_of(naming.API_VERSION))
-    except NotFoundError:
-        return False
+    return False
 
 
 def operators_of(api: KubernetesApi) -> tuple[Sequence[Object] | Unknown, bool]:
@@ -154,9 +154,8 @@ def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
     if minor < OLDEST_MINOR:
         remedy = f"Upgrade Kubernetes to 1.{OLDEST_MINOR} or newer; docs/reference/versions.md says what is missing."
         return Check(name, "warning", f"{message}; supported is 1.{OLDEST_MINOR} and newer", remedy)
-    if minor > NEWEST_MINOR:
-        return Check(name, "ok", f"{message}; tests ran with 1.{NEWEST_MINOR} at the newest")
-    return Check(name, "ok", message)
+    newer = f"; tests ran with 1.{NEWEST_MINOR} at the newest" if minor > NEWEST_MINOR else ""
+    return Check(name, "ok", message + newer)
 
 
 def _definition(found: Installation, packaged: Mapping[str, Any]) -> Check:

@@ -123,7 +123,7 @@ class PodPlayer:
 
     async def _begin(self) -> bool:
         """Create the volumes and run the init containers; return whether the other containers can start."""
-        if not await self._retrying(lambda: self._volumes.make(self._pod), self._waits_for_volumes):
+        if not await self._retrying(lambda: self._volumes.make(self._pod), self._wait_for_volumes):
             return False
         for container in self._init:
             if container.kind == "sidecar":
@@ -168,7 +168,7 @@ class PodPlayer:
                 return True
         return False
 
-    def _waits_for_volumes(self, why: str) -> None:
+    def _wait_for_volumes(self, why: str) -> None:
         for container in self._init or self._main:
             container.wait_for("ContainerCreating", why)
 

@@ -168,8 +168,7 @@ class _Run:
         }
         if self._options.timeout:
             waits["timeout"] = asyncio.create_task(asyncio.sleep(self._options.timeout))
-        everything = {*waits.values(), *plane.parts}
-        done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({*waits.values(), *plane.parts}, return_when=asyncio.FIRST_COMPLETED)
         try:
             if waits["verdict"] in done:
                 return int(waits["verdict"].result())
@@ -190,20 +189,21 @@ class _Run:
 
     async def _verdict(self, store: Store) -> int:
         """Wait until every TFCluster has succeeded, failed or been deleted; a deleted one keeps its verdict."""
-        verdicts: dict[str, tuple[int, str] | None] = {}
+        verdicts: dict[str, str] = {}
         names: dict[str, str] = {}
         while True:
             self._looked.clear()
             clusters = store.list(naming.PLURAL)
             here = {one["metadata"]["uid"] for one in clusters}
             for uid in verdicts.keys() - here:
-                verdicts[uid] = verdicts[uid] or (ExitCode.FAILED, f"{names[uid]} was deleted before its end")
-            verdicts.update({one["metadata"]["uid"]: _verdict_of(one) for one in clusters})
-            names.update({one["metadata"]["uid"]: one["metadata"]["name"] for one in clusters})
-            over = [one for one in verdicts.values() if one]
-            if len(over) == len(verdicts):
-                failed = any(code for code, _ in over)
-                self._story.say("; ".join(words for _, words in over), colour="red" if failed else "green")
+                verdicts[uid] = verdicts[uid] or "was deleted before its end"
+            for one in clusters:
+                uid = one["metadata"]["uid"]
+                names[uid], verdicts[uid] = one["metadata"]["name"], verdict(one)
+            if all(verdicts.values()):
+                failed = not all(words.startswith("succeeded") for words in verdicts.values())
+                told = "; ".join(f"{names[uid]} {words}" for uid, words in verdicts.items())
+                self._story.say(told, colour="red" if failed else "green")
                 return ExitCode.FAILED if failed else ExitCode.OK
             await self._looked.wait()
 
@@ -220,13 +220,6 @@ class _Run:
     def _hear(self, namespace: str, pod: str, container: str, line: bytes) -> None:
         several = self._node.containers_of(namespace, pod) > 1
         self._story.line(pod, container if several else "", line)
-
-
-def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return a TFCluster's verdict as exit code and message; None if it has not finished."""
-    words = verdict(body)
-    code = ExitCode.OK if words.startswith("succeeded") else ExitCode.FAILED
-    return (code, f"{body['metadata']['name']} {words}") if words else None
 
 
 async def _forget(store: Store) -> None:

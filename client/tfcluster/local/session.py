@@ -199,8 +199,6 @@ def _holds_files(folder: Path) -> bool:
 def _write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, atomically."""
     new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    new.touch(mode=0o600)
+    new.write_text(text, encoding="utf-8")
     new.replace(path)

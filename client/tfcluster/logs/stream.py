@@ -98,13 +98,9 @@ def _in_turn(
         raise TFClusterError(f"{several} could not be read", hint=failures[0].hint)
 
 
-def _by_task(sight: Sight) -> Iterator[tuple[TaskName, list[LogPod]]]:
-    for task, group in groupby(sight.pods, key=lambda pod: pod.task):
-        yield task, [pod for pod in group if pod.container]
-
-
 def _earlier(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterator[tuple[LogPod, Window]]:
-    for task, pods in _by_task(sight):
+    for task, group in groupby(sight.pods, key=lambda pod: pod.task):
+        pods = [pod for pod in group if pod.container]
         earlier = [(pod, window) for pod in pods if pod.kept and pod.readable]
         earlier += [(pod, replace(window, previous=True)) for pod in pods if pod.restarted]
         if not earlier:
@@ -118,7 +114,8 @@ def _latest(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterat
         tell(words)
     for line, _ in not_started([one for one in sight.pods if one.state == "waiting"]):
         tell(line)
-    for _, pods in _by_task(sight):
+    for _, group in groupby(sight.pods, key=lambda pod: pod.task):
+        pods = [pod for pod in group if pod.container]
         speaking = [pod for pod in pods if not pod.kept] or pods
         if speaking and speaking[-1].readable:
             yield speaking[-1], window

@@ -138,12 +138,6 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
         raise ProblemError(1, f"it is not YAML: {error}") from error
 
 
-def _inside(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [value for _, value in node.value]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
 class _Reader:
     """Converts nodes to values."""
 
@@ -156,13 +150,16 @@ class _Reader:
 
     def value(self, node: yaml.Node) -> Any:
         if id(node) not in self._read:
+            inside: list[yaml.Node] = []
             if isinstance(node, yaml.MappingNode):
                 self._read[id(node)] = self._mapping(node)
+                inside = [value for _, value in node.value]
             elif isinstance(node, yaml.SequenceNode):
                 self._read[id(node)] = [self.value(one) for one in node.value]
+                inside = node.value
             else:
                 self._read[id(node)] = self._scalar(node)
-            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in _inside(node))
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in inside)
             if self._sizes[id(node)] > _MOST_VALUES:
                 raise _problem(node, f"its aliases expand it to more than {_MOST_VALUES:,} values")
         return self._read[id(node)]

@@ -119,10 +119,6 @@ def _same(before: Object, after: Object) -> bool:
     return told(before) == told(after)
 
 
-def uid_of(body: Object) -> str:
-    return str(body["metadata"]["uid"])
-
-
 def recreated_error(name: str) -> ConflictError:
     words = f"{name} was deleted and created again"
     return ConflictError(words, status=409, reason="Conflict", hint="Look at the new one, and ask again.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from tfcluster.apply import Applying, change_cluster, check, manifest_of, recreated_error, uid_of
+from tfcluster.apply import Applying, change_cluster, check, manifest_of, recreated_error
 from tfcluster.changes import restart, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, NotFoundError
 from tfcluster.events import Event, cluster_events
@@ -336,7 +336,7 @@ class Client:
             if one.uid:
                 self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
         if wait and change.patch and not dry_run:
-            self.wait(name, "updated", namespace=namespace, uid=uid_of(body), timeout=timeout, tell=tell)
+            self.wait(name, "updated", namespace=namespace, uid=body["metadata"]["uid"], timeout=timeout, tell=tell)
         if wait and alone and not dry_run:
             old = {task: one.uid for task, one in alone.items()}
             wait_for_new_pods(self.api, body, old, timeout=timeout, tell=tell)
@@ -345,7 +345,7 @@ class Client:
     def _this(self, name: str, namespace: str | None, uid: str) -> Object:
         """Return a TFCluster; raises ConflictError if its UID is another one."""
         body = self.get(name, namespace)
-        if uid and uid_of(body) != uid:
+        if uid and body["metadata"]["uid"] != uid:
             raise recreated_error(name)
         return body
 
@@ -376,7 +376,7 @@ class Client:
             WaitTimeoutError: it took too long; the message says what blocks the deletion.
         """
         body = self.get(name, namespace)
-        uid = uid or uid_of(body)
+        uid = uid or body["metadata"]["uid"]
         how = "Foreground" if wait else "Background"
         with contextlib.suppress(NotFoundError):  # it was deleted in the meantime
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)

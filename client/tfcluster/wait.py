@@ -152,7 +152,7 @@ def wait_for(
     tell: Callable[[str], None],
 ) -> Object | None:
     """Wait; the arguments, the result and the errors are those of ``Client.wait``."""
-    until, say = _end_of(timeout), _Teller(tell)
+    until, last = _end_of(timeout), ""
     for found in follow(api, Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), until=until):
         body = next(iter(found), None)
         if body is not None:
@@ -164,47 +164,33 @@ def wait_for(
             return None if goal == "deleted" else body
         if judgement.outcome == "impossible":
             raise ClusterFailedError(f"{name} cannot become {goal} any more: {judgement.words}")
-        say(judgement.words)
-    raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {say.last}")
+        if judgement.words != last:
+            last = judgement.words
+            tell(last)
+    raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {last}")
 
 
 def _end_of(timeout: float | None) -> float:
     return float("inf") if timeout is None else time.monotonic() + timeout
 
 
-class _Teller:
-    """Reports what is waited for when it changes."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.last = ""
-        self._tell = tell
-
-    def __call__(self, words: str) -> None:
-        if words != self.last:
-            self.last = words
-            self._tell(words)
-
-
 def _wait_for_pods(
     api: KubernetesApi, body: Object, until: float, tell: Callable[[str], None], missing: Callable[[list[Object]], str]
 ) -> str:
     """Wait until nothing is missing from the pods that are not kept for their logs; else return what is missing."""
-    about, say = body["metadata"], _Teller(tell)
+    about, last = body["metadata"], ""
     labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
     for pods in follow(api, Selection(PODS, about["namespace"], labels), until=until):
         if not (words := missing(pods)):
             return ""
-        say(words)
-    return say.last
+        if words != last:
+            last = words
+            tell(last)
+    return last
 
 
 def wait_for_new_pods(
-    api: KubernetesApi,
-    body: Object,
-    old: Mapping[TaskName, str],
-    *,
-    timeout: float | None,
-    tell: Callable[[str], None],
+    api: KubernetesApi, body: Object, old: Mapping[TaskName, str], *, timeout: float | None, tell: Callable[[str], None]
 ) -> None:
     """Wait until each of some tasks has a new pod that is ready or has ended with exit code 0."""
 

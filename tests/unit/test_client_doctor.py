@@ -15,15 +15,18 @@ from unit.client_world import refuse
 from unit.pictured import READY, picture, pod, waiting
 
 from tfcluster.commands.root import root
-from tfcluster.doctor.checks import GRAVE, REMEDIES, Check, Unknown, what_to_do, worst
-from tfcluster.doctor.cluster import judge_cluster
+from tfcluster.doctor.cluster import GRAVE, REMEDIES, judge_cluster
 from tfcluster.doctor.installation import (
     NEWEST_MINOR,
     OLDEST_MINOR,
     RIGHTS,
+    Check,
     Installation,
+    Unknown,
     judge_installation,
     options_of,
+    what_to_do,
+    worst,
 )
 from tfcluster.manifest.validate import definition
 from tfcluster_resolver import __version__

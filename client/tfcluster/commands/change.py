@@ -18,15 +18,11 @@ from tfcluster.commands.output import data, say
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def dry(function: _Function) -> _Function:
-    """Add ``--dry-run``; the command gets ``dry_run``."""
-    return click.option("--dry-run", is_flag=True, help="Change nothing; print what would happen.")(function)
-
-
-def patience(function: _Function) -> _Function:
-    """Add ``--timeout``; the command gets ``timeout`` in seconds, 0 for no limit."""
-    words = "The longest time to wait; 0 waits forever."
-    return click.option("--timeout", type=seconds, default="10m", show_default=True, help=words)(function)
+#: The command gets ``dry_run``, and ``timeout`` in seconds, 0 for no limit.
+dry = click.option("--dry-run", is_flag=True, help="Change nothing; print what would happen.")
+patience = click.option(
+    "--timeout", type=seconds, default="10m", show_default=True, help="The longest time to wait; 0 waits forever."
+)
 
 
 def waiting(words: str) -> None:

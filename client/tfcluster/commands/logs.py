@@ -69,38 +69,40 @@ def logs_command(
         raise click.UsageError("--previous reads what has ended: leave out -f")
     if prefix is None:
         prefix = not (len(request.tasks) == 1 and names_one(request.tasks[0]))
-    printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=wants_colour(sys.stdout))
+    printed = _Printed(prefix, timestamps, wants_colour(sys.stdout))
     stream = sys.stdout.buffer
     for batch in log_batches(client.api, name, None, request, printing.say):
         stream.write(b"".join(map(printed.line, batch)))
         stream.flush()
 
 
+@dataclasses.dataclass(slots=True)
 class _Printed:
     """How lines are printed."""
 
-    def __init__(self, *, prefix: bool, timestamps: bool, coloured: bool) -> None:
-        self._prefix, self._timestamps, self._coloured = prefix, timestamps, coloured
-        self._width = 0
+    prefix: bool
+    timestamps: bool
+    coloured: bool
+    width: int = 0
 
     def line(self, line: LogLine) -> bytes:
-        start = self._start(line) if self._prefix else ""
-        if self._timestamps and line.timestamp:
+        start = self._start(line) if self.prefix else ""
+        if self.timestamps and line.timestamp:
             start += f"{line.timestamp} "
         text = line.text.removesuffix("\r")
-        if start and self._coloured:
+        if start and self.coloured:
             # A progress bar returns to the beginning of its line and would overwrite the name of the task.
             text = text.replace("\r", f"\r{start}")
         return f"{start}{text}\n".encode("utf-8", "replace")
 
     def _start(self, line: LogLine) -> str:
         task = spell(line.job, line.index)
-        if not self._coloured:
+        if not self.coloured:
             return f"{task} | "
         # A task has the same colour in every run, and tasks with neighbouring indices have different colours.
         colour = _COLOURS[(zlib.crc32(line.job.encode()) + line.index) % len(_COLOURS)]
-        self._width = max(self._width, len(task))
-        return click.style(f"{task:<{self._width}} │ ", fg=colour)
+        self.width = max(self.width, len(task))
+        return click.style(f"{task:<{self.width}} │ ", fg=colour)
 
 
 @click.command()

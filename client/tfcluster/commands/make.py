@@ -20,7 +20,7 @@ from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
 from tfcluster.wait import GOALS
 
 if TYPE_CHECKING:
-    from tfcluster.manifest.recipes import Program, Recipe
+    from tfcluster.manifest.recipes import Program
 
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: A valid key of a ConfigMap.
@@ -126,7 +126,11 @@ def create_command(
     program = config_map_of(recipe)
     if apply:
         with connect() as client:
-            _create(client, recipe, manifest)
+            owner = client.api.create(TFCLUSTERS, manifest, namespace)
+            # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
+            if (owned := config_map_of(recipe, owner)) is not None:
+                client.api.apply(CONFIG_MAPS, owned, namespace)
+        say(f"{name} is created. Follow it: tfcluster status {name} --watch, tfcluster logs {name} -f")
         return
     if output == "json":
         both = {"apiVersion": "v1", "kind": "List", "items": [program, manifest]}
@@ -147,17 +151,6 @@ _OF_THE_PROGRAM: Final = """\
 # The program. Another one gets another name, so that an edit reaches the pods.
 # It stays when the cluster is deleted; with `tfcluster create --apply` it is deleted with the cluster.
 """
-
-
-def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
-    from tfcluster.manifest.recipes import config_map_of
-
-    owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
-    # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
-    if (program := config_map_of(recipe, owner)) is not None:
-        client.api.apply(CONFIG_MAPS, program, recipe.namespace)
-    say(f"{recipe.name} is created.")
-    say(f"Follow it: tfcluster status {recipe.name} --watch, tfcluster logs {recipe.name} -f")
 
 
 @click.command()

@@ -89,34 +89,31 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
-def files(function: _Function) -> _Function:
-    """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
-    words = "A manifest: a file, a folder, or - for standard input (repeatable)."
-    kind = click.Path(allow_dash=True)
-    return click.option("-f", "--filename", "files", multiple=True, required=True, type=kind, help=words)(function)
+#: ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths.
+files: Final = click.option(
+    *("-f", "--filename", "files"),
+    multiple=True,
+    required=True,
+    type=click.Path(allow_dash=True),
+    help="A manifest: a file, a folder, or - for standard input (repeatable).",
+)
 
 
 class _Seconds(click.ParamType[float]):
     """A length of time as users write it: 90, 90s, 10m, 1h30m."""
 
     name = "duration"
-    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-    #: A hundred years; the system's clocks do not support much more.
-    _longest: Final = 100 * 365 * 86_400.0
+    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
-        text = str(value)
-        parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
-        if re.fullmatch(r"\d+(?:\.\d+)?", text):
-            parts = [(text, "s")]
-        elif not parts or "".join(number + unit for number, unit in parts) != text:
-            raise click.BadParameter(f"{text} is not a duration: write, for example, 90s, 10m or 1h30m", ctx, param)
-        found = sum(float(number) * self._units[unit] for number, unit in parts)
-        if found > self._longest:
-            raise click.BadParameter(f"{text} is longer than a hundred years: write a shorter time", ctx, param)
-        return found
+        number = r"\d+(?:\.\d+)?"
+        if not re.fullmatch(f"{number}|(?:{number}[dhms])+", value):
+            raise click.BadParameter(f"{value} is not a duration: write, for example, 90s, 10m or 1h30m", ctx, param)
+        parts = re.findall(f"({number})([dhms]?)", value)
+        # A hundred years: the system's clocks do not support much more.
+        return min(sum(float(text) * self._units[unit] for text, unit in parts), 100 * 365 * 86_400.0)
 
 
 #: The type of options that are a length of time; the value is in seconds.

@@ -56,5 +56,10 @@ def styled(words: str, style: str = "plain") -> Text:
     return Text(words, style=STYLES[style])
 
 
+def width() -> int | None:
+    """Return the width of the terminal in cells; None in a pipe, whose lines can have any length."""
+    return console().width if is_terminal() else None
+
+
 def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()

@@ -147,5 +147,4 @@ def completion_command(shell: str) -> None:
 
     kubectl completes the plug-in by itself where `kubectl_complete-tfcluster` is on the PATH.
     """
-    found = _SHELLS[shell](root, {}, "tfcluster", "_TFCLUSTER_COMPLETE")
-    click.echo(found.source())
+    click.echo(_SHELLS[shell](root, {}, "tfcluster", "_TFCLUSTER_COMPLETE").source())

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, containers
 from tfcluster.manifest.shaping import nodes
 from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
@@ -62,7 +62,6 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
         _tidy_variables(spec, (*path, "spec"), job, replicas, findings)
         for where, words in (*labels_in(spec, (*path, "spec")), *addresses_in(spec, (*path, "spec"), job)):
             findings.say(Outcome.LOSSY, where, words)
-        _tell_of_main_container(template, (*path, "spec", "containers"), findings)
     findings.say(Outcome.SAME, path, target=f"spec.jobs.{replicas.job}.template")
 
 
@@ -233,13 +232,6 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
         wanted = f"{host}.{job.name}{domain or f'.{job.namespace}.svc'}"
         if not domain.startswith(f".{job.name}."):
             yield where, f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
-
-
-def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    names = [one.get("name") for one in containers(template)]
-    if names and CONTAINER not in names:
-        words = f"TFJob rejects a template without a container named {CONTAINER}; here the first, {names[0]}, counts"
-        findings.say(Outcome.NOTED, path, words)
 
 
 def _objects(holder: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:

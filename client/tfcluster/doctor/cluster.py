@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for
-from tfcluster.doctor.installation import ask, installation_of, judge_installation, judge_server, version_of
+from tfcluster.doctor.installation import Check, Unknown, Verdict, ask, check_installation, check_server
 from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
 from tfcluster.kube.api import NETWORK_POLICIES, KubernetesApi, Object
-from tfcluster.manifest.validate import definition
 from tfcluster.status.load import look
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
-from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration import naming, reasons
 
 _WAITS: Final = (
     (
@@ -35,11 +33,48 @@ _WAITS: Final = (
 )
 
 
+#: Remedies by reason, where NAME stands for the cluster: of waits that can end by themselves, and of causes that a user
+#: has to fix. Reasons that only need time are not here.
+_OF_WAITS: Final = {
+    reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
+    reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
+    reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
+    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
+    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
+    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.DELETING: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
+}
+GRAVE: Final = {
+    reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
+    reasons.GANG_TIMEOUT: "Make room, then suspend and resume it; one that has failed must be created again.",
+    reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
+    reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.forceDeleteAfterSeconds.",
+    reasons.RESOLVER_UNTRUSTED: "Find out who made that ConfigMap, and delete it: the operator makes the right one.",
+    reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
+    reasons.REJECTED: "Fix what the API server's message names: a quota, Pod Security, a policy, or a field.",
+    reasons.REQUEST_FAILED: "Repair what the API server's message names, such as a webhook that does not answer.",
+    reasons.CONFLICTING_WRITES: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
+    reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.INVALID_SPEC: "Correct the spec as the message says, and update the CRD.",
+    reasons.TASK_FAILED: "Read the task's log: `tfcluster logs NAME`. Delete and create the cluster to run it again.",
+    reasons.PERMANENT_EXIT_CODE: "Read the task's log: `tfcluster logs NAME`. Its program says that another try fails.",
+    reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
+    reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
+}
+REMEDIES: Final = {**_OF_WAITS, **GRAVE}
+
+
+def remedy_for(reason: str, name: str) -> str:
+    """Return what to do about a reason; "" if nothing has to be done."""
+    return REMEDIES.get(reason, "").replace("NAME", name)
+
+
 def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> Iterator[Check]:
     if local:
-        yield judge_server(api.server, ask(partial(version_of, api)))
+        yield check_server(api)
     else:
-        yield from judge_installation(installation_of(api), definition())
+        yield from check_installation(api)
     if name is None:
         return
     try:

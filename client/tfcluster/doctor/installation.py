@@ -1,22 +1,57 @@
-"""What is installed, read with requests beside each other, and whether it works; a rejected request is a fact, too."""
+"""The checks of ``tfcluster doctor``; what is installed, and whether it works: a rejected request is a fact, too."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import tfcluster_resolver
-from tfcluster.doctor.checks import Check, Unknown
 from tfcluster.errors import NotFoundError, RefusedError, UnreachableError
 from tfcluster.kube.api import DEFINITIONS, DEPLOYMENTS, PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.manifest.validate import definition
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
+
+Verdict = Literal["ok", "warning", "failed", "unknown"]
+
+#: The most severe first; "unknown" means that this user is not permitted to read it.
+GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A part that could not be read, and why."""
+
+    why: str
+
+
+def worst(checks: Iterable[Check]) -> Verdict:
+    """Return the worst verdict; "unknown" is not a fault."""
+    found = {one.verdict for one in checks}
+    return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
+
+
+def what_to_do(checks: Sequence[Check]) -> list[str]:
+    """Return what to do, the most important first: later checks depend on earlier ones."""
+    wrong = [one for verdict in GRAVITY for one in checks if one.verdict == verdict and one.remedy]
+    return list(dict.fromkeys(one.remedy for one in wrong))
+
 
 _T = TypeVar("_T")
 #: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
@@ -68,6 +103,14 @@ def ask_all(questions: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
     with ThreadPoolExecutor(_BESIDE_EACH_OTHER) as pool:
         answers = {name: pool.submit(ask, question) for name, question in questions.items()}
         return {name: answer.result() for name, answer in answers.items()}
+
+
+def check_server(api: KubernetesApi) -> Check:
+    return judge_server(api.server, ask(partial(version_of, api)))
+
+
+def check_installation(api: KubernetesApi) -> Iterator[Check]:
+    return judge_installation(installation_of(api), definition())
 
 
 def installation_of(api: KubernetesApi) -> Installation:

@@ -165,14 +165,8 @@ def arguments(
     if not command:
         return []
     words = rewriting.words([*command, *(expand(one, variables) for one in container.get("args") or ())])
-    if is_python(words[0]):
-        words[0] = str(python)
-    return words
-
-
-def is_python(program: str) -> bool:
-    """Return whether a program is a Python interpreter, which the interpreter of this machine replaces."""
-    return _PYTHON.fullmatch(Path(program).name) is not None
+    # The interpreter of this machine replaces that of the image.
+    return [str(python), *words[1:]] if _PYTHON.fullmatch(Path(words[0]).name) else words
 
 
 _MESSAGE_PATH: Final = "/dev/termination-log"

@@ -20,11 +20,9 @@ SERVED: Final = {
     "Service": ("v1", "services"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
 }
-_PROGRAMS: Final = frozenset(
-    {
-        *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
-        *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
-    }
+_PROGRAMS: Final = (
+    *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
+    *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
 )
 NAMESPACE: Final = "default"
 

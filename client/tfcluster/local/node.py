@@ -192,18 +192,12 @@ class PodPlayer:
     # --- output
 
     def log_of(self, container: str) -> ContainerLog:
-        everyone = {one.name: one for one in (*self._init, *self._main)}
-        default = (self._pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
-        name = container or default or (self._main[0].name if len(everyone) == 1 else "")
-        pod = self.name[1]
-        if not name:
-            choices = ", ".join(everyone)
-            raise _bad(f"a container name must be specified for pod {pod}, choose one of: [{choices}]")
-        if name not in everyone:
-            raise _bad(f"container {name} is not valid for pod {pod}")
-        if (log := everyone[name].log) is None:
-            raise _bad(f'container "{name}" in pod "{pod}" does not have a log: it has not run')
-        return log
+        pod, name = self.name[1], container or self._main[0].name
+        found = next((one for one in (*self._init, *self._main) if one.name == name), None)
+        if found is None or found.log is None:
+            why = "does not exist" if found is None else "does not have a log: it has not run"
+            raise Refusal(400, "BadRequest", f'container "{name}" in pod "{pod}" {why}')
+        return found.log
 
     def _lookup(self, plural: str, name: str) -> Object | None:
         if plural not in self._store.state.storages:
@@ -251,10 +245,6 @@ class PodPlayer:
         holds = not unready and not ended
         for kind in ("ContainersReady", "Ready"):
             self._condition(kind, holds=holds, reason="" if holds else why, message="" if holds else words)
-
-
-def _bad(message: str) -> Refusal:
-    return Refusal(400, "BadRequest", message)
 
 
 Name = tuple[str, str]

@@ -9,7 +9,6 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +27,7 @@ from tfcluster_operator.resolver_sources import read_archive
 _LOCAL_USER: Final = "local-user"
 _LARGEST_BODY: Final = 3 * 2**20
 
-#: Return the bytes of a container's log for a namespace, a pod and the request's query; raises ``Refusal``.
+#: The log of a container in pieces, for a namespace, a pod and the query of the request.
 LogOf = Callable[[str, str, Mapping[str, str]], AsyncIterator[bytes]]
 
 
@@ -118,14 +117,6 @@ def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
 _USER = "tfcluster-operator"
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
-    """A running control plane."""
-
-    server: ApiServer
-    parts: Sequence[asyncio.Task[None]]
-
-
 def served() -> Iterable[Resource]:
     """Return the kinds that a local run serves."""
     more = (
@@ -177,8 +168,8 @@ class StoreClient(Client):
 
 
 @asynccontextmanager
-async def control_plane(store: Store, log_of: LogOf) -> AsyncIterator[ControlPlane]:
-    """Run the engine on a store, and serve the store by HTTP."""
+async def control_plane(store: Store, log_of: LogOf) -> AsyncIterator[tuple[ApiServer, Sequence[asyncio.Task[None]]]]:
+    """Run the engine on a store, and serve the store with HTTP; return the server, and the tasks that must not end."""
     # A local run does not need NetworkPolicies: the tasks' processes are on one machine.
     engine = Engine(StoreClient(store), (), read_archive())
     loop = asyncio.get_running_loop()
@@ -195,7 +186,7 @@ async def control_plane(store: Store, log_of: LogOf) -> AsyncIterator[ControlPla
     works = {"engine": engine.run(leading), "garbage collector": store.collect_garbage()}
     parts = [asyncio.create_task(work, name=name) for name, work in works.items()]
     try:
-        yield ControlPlane(server, parts)
+        yield server, parts
     finally:
         for part in parts:
             part.cancel()

@@ -17,7 +17,7 @@ from tfcluster.local import manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
 from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
-from tfcluster.local.plane import ControlPlane, control_plane, kubeconfig, served
+from tfcluster.local.plane import control_plane, kubeconfig, served
 from tfcluster.local.store import Refusal, Store
 from tfcluster.local.story import Story
 from tfcluster.tasks import verdict
@@ -106,16 +106,16 @@ class _Run:
         namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         store = self._store = Store(time.time, served(), namespaces=namespaces)
         node = self._node = Node(store, self._surroundings)
-        async with control_plane(store, node.log_of) as plane:
+        async with control_plane(store, node.log_of) as (server, parts):
             store.subscribers.append(lambda _: self._looked.set())
             store.subscribers.append(self._story.change)
             self._introduce()
             self._create(store)
-            text = kubeconfig(plane.server.url, plane.server.token, self._options.clusters[0]["metadata"]["namespace"])
+            text = kubeconfig(server.url, server.token, self._options.clusters[0]["metadata"]["namespace"])
             session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=self._names)
             forgetting = asyncio.create_task(_forget(store))
             try:
-                code = await self._until_over(plane)
+                code = await self._until_over(parts)
                 for claim in self._session.claims:
                     delete = f"`tfcluster local delete {self._session.name}` deletes it"
                     self._story.say(f"volume {claim.name} stays in {claim}; {delete}")
@@ -123,7 +123,7 @@ class _Run:
                 forgetting.cancel()
                 self._story.end()
                 # The operator is stopped first, because it would replace the ended pods.
-                for part in plane.parts:
+                for part in parts:
                     part.cancel()
                 await self._end(node)
             return code
@@ -161,14 +161,14 @@ class _Run:
         if problems:
             raise ManifestError("the manifest is rejected", problems)
 
-    async def _until_over(self, plane: ControlPlane) -> int:
+    async def _until_over(self, parts: Sequence[asyncio.Task[None]]) -> int:
         waits: dict[str, asyncio.Task[Any]] = {
             "verdict": asyncio.create_task(self._verdict(self._store)),
             "signal": asyncio.create_task(self._signals.get()),
         }
         if self._options.timeout:
             waits["timeout"] = asyncio.create_task(asyncio.sleep(self._options.timeout))
-        done, _ = await asyncio.wait({*waits.values(), *plane.parts}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({*waits.values(), *parts}, return_when=asyncio.FIRST_COMPLETED)
         try:
             if waits["verdict"] in done:
                 return int(waits["verdict"].result())
@@ -182,7 +182,7 @@ class _Run:
         finally:
             for task in waits.values():
                 task.cancel()
-        part = next(one for one in plane.parts if one in done)
+        part = next(one for one in parts if one in done)
         error = part.exception() if not part.cancelled() else None
         self._story.say(f"the {part.get_name()} died: {error}", colour="red")
         return ExitCode.FAILED

@@ -165,15 +165,12 @@ class LogReader:
                 last = True
                 if self._position.since() and not over:
                     self._tell(f"{self.pod.task}: pod {self.pod.name} was deleted; its last lines might be missing")
-            except UnreachableError as error:
-                tries += 1
-                last = self._give_up(error, tries)
-            except RefusedError as error:
-                last = error.status in {401, 403} or (error.status == 400 and over)
-                if last:
-                    self.failure = error
+            except (UnreachableError, RefusedError) as error:
+                status = error.status if isinstance(error, RefusedError) else 0
+                if status in {401, 403} or (status == 400 and over):
+                    self.failure, last = error, True
                 else:
-                    tries += error.status != 400
+                    tries += status != 400
                     last = self._give_up(error, tries)
             if not last:
                 self._woken.wait(pause)

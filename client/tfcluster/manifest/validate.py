@@ -156,7 +156,6 @@ def _of_numbers(body: Mapping[str, Any]) -> Iterator[Problem]:
 def _validator() -> Any:
     extend: Any = validators.extend
     judged = {
-        "type": _type,
         "required": _required,
         "properties": _properties,
         "format": _format,
@@ -167,12 +166,6 @@ def _validator() -> Any:
 
 
 _Errors = Iterator[ValidationError]
-
-
-def _type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
-    del of
-    if not validator.is_type(instance, kind):
-        yield ValidationError(_wrong_type(kind, instance))
 
 
 def _required(validator: Any, names: Sequence[str], instance: Any, of: Schema) -> _Errors:
@@ -288,6 +281,7 @@ def _unknown(key: str, known: Any) -> str:
 #: How values of a pattern look like, for patterns that users would not understand.
 _FORMS: Final = {_QUANTITY: "is not a quantity: write a number, or one with a unit, such as 500m or 4Gi"}
 _WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "type": _wrong_type,
     "enum": lambda wanted, found: f"{brief(found)} is none of {', '.join(map(str, wanted))}",
     "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
     "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",

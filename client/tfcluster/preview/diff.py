@@ -13,7 +13,7 @@ from tfcluster.kube.api import PODS, TFCLUSTERS, WORKLOADS, KubernetesApi, Objec
 from tfcluster.kube.observed import observe_pods, read_objects
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
-from tfcluster.tasks import spell
+from tfcluster.tasks import spell, task_of_labels
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.edited import edited_field
 from tfcluster_operator.declaration.ledger import Ledger
@@ -117,14 +117,9 @@ def _deleted(after: Roster) -> Iterator[PodChange]:
 
 def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Return the tasks of pods by job, the highest index first, as the operator deletes them."""
-    found: dict[str, list[int]] = {}
-    for pod in pods:
-        labels = pod.meta.labels
-        index = labels.get(naming.LABEL_TASK_INDEX, "")
-        if index.isascii() and index.isdecimal():
-            found.setdefault(labels.get(naming.LABEL_JOB, ""), []).append(int(index))
-    for job in sorted(found):
-        yield job, tuple(sorted(set(found[job]), reverse=True))
+    tasks = {task for pod in pods if (task := task_of_labels(pod.meta.labels)) is not None}
+    for job in sorted({task.job for task in tasks}):
+        yield job, tuple(sorted((task.index for task in tasks if task.job == job), reverse=True))
 
 
 def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodChange]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tfcluster.kube.api import seconds_of
 from tfcluster.kube.observed import observe_pods
 from tfcluster.status.standing import Standing, standing_of
-from tfcluster.tasks import spell
+from tfcluster.tasks import spell, task_of_labels
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import ledger as ledgers
 from tfcluster_operator.declaration import naming, reasons
@@ -126,8 +126,8 @@ class TaskDrawing:
         return reasons.WAITING_FOR_QUOTA, f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
-        label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
-        index = int(label) if label.isascii() and label.isdecimal() else -1
+        task = task_of_labels(pod.meta.labels)
+        index = -1 if task is None else task.index
         leaves = pod.surplus_since + job.drain_timeout_seconds
         cause = "it is no longer declared"
         if pod.meta.terminating:

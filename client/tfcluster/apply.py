@@ -100,13 +100,12 @@ def manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
 def check(manifest: Manifest) -> None:
     """Check that a manifest identifies an object; raises ManifestError if apiVersion, kind or name is missing."""
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
-    about = manifest.body.get("metadata")
-    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
-        words = f"{manifest.place()}: it has generateName: create it with kubectl create, or give it a name"
-        raise ManifestError("the object cannot be applied:", [words])
     missing += [] if manifest.name else ["metadata.name"]
-    if missing:
-        raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])
+    words, about = f"give it {', '.join(missing)}" if missing else "", manifest.body.get("metadata")
+    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
+        words = "it has generateName: create it with kubectl create, or give it a name"
+    if words:
+        raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: {words}"])
 
 
 def _same(before: Object, after: Object) -> bool:

@@ -40,11 +40,18 @@ def test_rejected_input_leaves_stdout_empty(name: str):
     assert (result.exit_code, result.stdout, "Rejected:" in result.stderr) == (1, "", True)
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n---\n", "kind: Pod\n"])
+def test_input_without_tfjobs_is_rejected(text: str):
+    result = run("-f", "-", text=text)
+    assert (result.exit_code, result.stdout, "no TFJob found" in result.stderr) == (1, "", True)
+
+
 def test_several_files_become_one_stream(tmp_path: Path):
     for name, text in (("a", SOUND), ("b", "---\n" + SOUND.rstrip("\n")), ("c", SOUND)):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    files = [word for name in "abc" for word in ("-f", str(tmp_path / name))]
-    assert [one.value["kind"] for one in read(run(*files).stdout.encode())] == ["TFCluster"] * 3
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    files = [word for name in "abc" for word in ("-f", str(tmp_path / f"{name}.yaml"))]
+    for words in (files, ("-f", str(tmp_path))):
+        assert [one.value["kind"] for one in read(run(*words).stdout.encode())] == ["TFCluster"] * 3
 
 
 def test_report_lists_losses_and_quiet_lists_only_those():

@@ -114,7 +114,6 @@ def test_texts_stay_texts():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((text, "no TFJob found in f") for text in ("", "# nothing\n---\n", "kind: Pod\n")),
         *((text, "f:1: this is not an object") for text in ("words", "- a\n- b\n")),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" is in one object twice'),

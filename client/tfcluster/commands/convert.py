@@ -62,6 +62,9 @@ def convert_command(
         for name in names:
             conversion = convert(api.get(TFJOBS, name))
             streams.append((api.server, Stream((conversion.cluster,), (conversion,))))
+    if not any(stream.conversions for _, stream in streams):
+        hint = "Name a file with an object of kind TFJob, or - for standard input, or --from-cluster NAME."
+        raise ManifestError("no TFJob found", hint=hint)
     for name, stream in streams:
         for line in (line for one in stream.conversions for line in _lines(one, name, quiet=quiet)):
             output.console(err=True).print(line)

@@ -283,7 +283,4 @@ def convert_text(text: bytes, name: str) -> Stream:
         raise ManifestError("the manifest cannot be read:", problems, hint=hint)
     found = [convert(one) if tfjob.is_tfjob(one) else one for one in bodies]
     conversions = tuple(one for one in found if isinstance(one, Conversion))
-    if not conversions:
-        hint = f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME."
-        raise ManifestError(f"no TFJob found in {name}", hint=hint)
     return Stream(tuple(one.cluster if isinstance(one, Conversion) else one for one in found), conversions)

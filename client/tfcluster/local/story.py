@@ -21,16 +21,9 @@ Object = Mapping[str, Any]
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 #: Events that other lines already report, or that do not matter on one machine.
 _SILENT: Final = (
-    reasons.CREATED,
-    reasons.VIEW_CHANGED,
-    reasons.POD_FAILED,
-    reasons.POD_KEPT,
-    reasons.HISTORY_LIMIT,
-    reasons.TASKS_SUCCEEDED,
-    reasons.TASK_FAILED,
-    reasons.PERMANENT_EXIT_CODE,
-    reasons.BACKOFF_LIMIT_EXCEEDED,
-    reasons.DEADLINE_EXCEEDED,
+    *(reasons.CREATED, reasons.VIEW_CHANGED, reasons.POD_FAILED, reasons.POD_KEPT, reasons.HISTORY_LIMIT),
+    *(reasons.TASKS_SUCCEEDED, reasons.TASK_FAILED, reasons.PERMANENT_EXIT_CODE),
+    *(reasons.BACKOFF_LIMIT_EXCEEDED, reasons.DEADLINE_EXCEEDED),
 )
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
 #: How Python reports that its program does not exist.

@@ -73,6 +73,14 @@ def test_invalid_kubeconfig_is_rejected_with_a_message(tmp_path, text, words):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("program", ["no-such-program", "false"])
+def test_plugin_without_credentials_is_reported(kubeconfig, capfd, program):
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}
+    with pytest.raises(UnreachableError, match="does not give credentials"):
+        KubernetesApi.connect(kubeconfig=kubeconfig({"exec": plugin}))
+    assert "ERROR" not in capfd.readouterr().err
+
+
 def test_a_token_that_no_request_can_carry_is_not_shown(kubeconfig):
     with pytest.raises(UnreachableError, match="no request can carry") as caught:
         KubernetesApi.connect(kubeconfig=kubeconfig({"token": "very\nprivate"})).list(TFCLUSTERS)

@@ -25,10 +25,6 @@ _HEADINGS: Final = {
     Outcome.NOTED: ("To know", "name"),
     Outcome.EXPLICIT: ("Written out, because the default of a TFCluster is another", "name"),
 }
-_REMOVE_FIRST: Final = (
-    "Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names, and the TFCluster begins "
-    "from the start or from the program's last checkpoint."
-)
 
 
 @click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
@@ -69,7 +65,7 @@ def convert_command(
         for line in (line for one in stream.conversions for line in _lines(one, name, quiet=quiet)):
             output.console(err=True).print(line)
     for name in names:
-        output.say(_REMOVE_FIRST.format(name=name))
+        output.say(f"Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names.")
     outcomes = {one.outcome for _, stream in streams for job in stream.conversions for one in job.verdicts}
     if Outcome.REJECTED in outcomes:
         ctx.exit(ExitCode.FAILED)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import threading
 from collections.abc import Mapping
+from logging.handlers import BufferingHandler
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 import yaml
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from tfcluster.errors import ConflictError, NotFoundError, RefusedError
+from tfcluster.errors import ConflictError, NotFoundError, RefusedError, UnreachableError
 from tfcluster_operator.declaration import naming
 
 if TYPE_CHECKING:
@@ -24,7 +26,18 @@ def load_kubeconfig(configuration: client.Configuration, file: str | None, conte
     from kubernetes import config
     from kubernetes.config import kube_config
 
-    config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+    # The official client logs the errors of a credential program, and continues without credentials.
+    heard, logger = BufferingHandler(1000), logging.getLogger()
+    heard.setLevel(logging.ERROR)
+    logger.addHandler(heard)
+    try:
+        config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+    finally:
+        logger.removeHandler(heard)
+    if heard.buffer and not (configuration.api_key or configuration.cert_file or configuration.username):
+        hint = "Log in again, and check that the credential program that it names can be run."
+        words = heard.buffer[-1].getMessage()
+        raise UnreachableError(f"the kubeconfig does not give credentials: {words}", hint=hint)
     # The official client lists contexts only if the kubeconfig has a current one.
     read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
     chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
@@ -113,13 +126,9 @@ def error_of_status(document: Mapping[str, Any]) -> RefusedError:
         if any(cause.get("reason") == "FieldManagerConflict" for cause in details.get("causes") or ()):
             hint = "Another field manager owns these fields. Remove them, or take them over with --force-conflicts."
         return ConflictError(message, status=status, reason=reason, hint=hint)
-    hints = {
-        401: "The API server does not know you: log in again, or choose another --context.",
-        403: "Ask an administrator for the permission, or choose another namespace with -n.",
-    }
-    hint = hints.get(status, "")
-    if status == 403 and 'User "system:anonymous"' in message:
-        hint = "The API server does not know you: the kubeconfig gave no credentials. Log in again."
+    hint = "Ask an administrator for the permission, or choose another namespace with -n." if status == 403 else ""
+    if status == 401 or 'User "system:anonymous"' in message:
+        hint = "The API server does not know you. Log in again, or choose another --context."
     return RefusedError(message, status=status, reason=reason, hint=hint)
 
 

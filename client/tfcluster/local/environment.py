@@ -103,10 +103,8 @@ INHERITED: Final = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
-_INHERITED_PREFIX: Final = "LC_"
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
-_GPU: Final = "nvidia.com/gpu"
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -116,7 +114,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
+    kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith("LC_")}
     path = os.pathsep.join([str(wrappers), str(python.parent), os.environ.get("PATH", _DEFAULT_PATH)])
     return {**kept, "PATH": path, "HOSTNAME": hostname, "PYTHONUNBUFFERED": "1"}
 
@@ -169,9 +167,6 @@ def arguments(
     return [str(python), *words[1:]] if _PYTHON.fullmatch(Path(words[0]).name) else words
 
 
-_MESSAGE_PATH: Final = "/dev/termination-log"
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The settings that all pods of a run share."""
@@ -216,7 +211,7 @@ class Surroundings:
         message_file.unlink(missing_ok=True)
         paths = PathMap([*self.mapped, *self._mounts(container.spec, variables, volumes, message_file)])
         rewriting = Rewriting(paths, self.addresses, hostname=hostname, service=service, namespace=namespace)
-        gpus = ((container.spec.get("resources") or {}).get("limits") or {}).get(_GPU)
+        gpus = ((container.spec.get("resources") or {}).get("limits") or {}).get("nvidia.com/gpu")
         env = {
             **base(self.python, self.wrappers, hostname),
             # Without a GPU of its own, TensorFlow would take the memory of all of them.
@@ -245,7 +240,7 @@ class Surroundings:
         for mount in container.get("volumeMounts") or ():
             sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", variables)
             mounts.append(PathMapping(mount["mountPath"], volumes.path(mount, sub_path)))
-        message_path = container.get("terminationMessagePath") or _MESSAGE_PATH
+        message_path = container.get("terminationMessagePath") or "/dev/termination-log"
         return [*mounts, PathMapping(message_path, message_file)]
 
     def _working_directory(self, pod: Object, container: Object, rewriting: Rewriting) -> str:

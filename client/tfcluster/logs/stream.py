@@ -69,9 +69,6 @@ def _sight(chosen: Tasks, container: str, cluster: Object, pods: Sequence[Object
     return Sight(cluster, found, [one for one in tasks if one in chosen], gone=gone)
 
 
-_ATTEMPTS: Final = 3
-
-
 def _is_denied(error: TFClusterError | None) -> bool:
     """Return whether every other log would fail in the same way."""
     return isinstance(error, RefusedError) and error.status in {401, 403}
@@ -85,7 +82,7 @@ def _in_turn(
     sight = _sight(_choose(name, request, cluster, pods), request.container, cluster, pods)
     failures: list[TFClusterError] = []
     for pod, window in (_earlier if request.previous else _latest)(sight, request.window, tell):
-        reader = LogReader(api, pod, namespace, window, tell=tell, attempts=_ATTEMPTS)
+        reader = LogReader(api, pod, namespace, window, tell=tell, attempts=3)
         reader.note_over()
         yield from reader.batches()
         if reader.failure is not None:

@@ -17,7 +17,6 @@ Object = dict[str, Any]
 Where = Sequence[str | int]
 
 STDIN: Final = "-"
-_SHOWN_STDIN: Final = "standard input"
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 
 
@@ -120,7 +119,7 @@ def _text(value: Any) -> str:
 def texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
     """Return the name and the text of each file of a path; unreadable files are added to the problems."""
     if str(path) == STDIN:
-        yield _SHOWN_STDIN, sys.stdin.buffer.read()
+        yield "standard input", sys.stdin.buffer.read()
         return
     if str(path).startswith(("http://", "https://")):
         problems.append(f"{path}: fetch it first and pipe it in: curl -fsSL {path} | tfcluster … -f -")

@@ -177,7 +177,7 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name", type=ClusterName(), required=False)
-@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A manifest, not a running cluster.")
+@click.option("-f", "--filename", "files", multiple=True, type=click.Path(allow_dash=True), help="A manifest instead.")
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""

@@ -222,8 +222,7 @@ def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
     """Find texts with the address of a replica, by the Service that TFJob created for it."""
-    # No replica has an empty type, so that nothing is found without replicas.
-    types = "|".join(re.escape(one.job) for one in job.replicas) or "(?!)"
+    types = "|".join(re.escape(one.job) for one in job.replicas)
     service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
     for where, value in nodes(node, path):
         if not isinstance(value, str) or (found := service.search(value)) is None:

@@ -182,7 +182,7 @@ class TaskDrawing:
             return self._ended(place, pod, due)
         if place.stage is Stage.STARTING:
             if pod.phase == "Running":
-                return "NotReady", pod.trouble or "it runs, and is not ready yet"
+                return "NotReady", pod.trouble or _silent(place.task.job)
             return "Pending", pod.trouble
         if departures.seconds_until_stuck(pod, self.now) <= 0:
             return reasons.STUCK_TERMINATING, departures.stuck_words(self.roster.cluster, pod)
@@ -209,6 +209,11 @@ class TaskDrawing:
         if waited_for := awaited(self.gangs, job):
             return reasons.WAITING_FOR_GANG, f"gang {', '.join(one.name for one in waited_for)} is not scheduled yet"
         return "Missing", "its pod is to be created"
+
+
+def _silent(job: Job) -> str:
+    probed = any("readinessProbe" in one for one in (job.template.get("spec") or {}).get("containers") or ())
+    return f"it runs, and {'its readiness probe has not succeeded' if probed else 'is not ready'} yet"
 
 
 def _clock(seconds: float) -> str:

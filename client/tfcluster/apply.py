@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tfcluster.changes import Change
 from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
 from tfcluster.kube.api import TFCLUSTERS, KubernetesApi, Object, Resource
 from tfcluster.manifest.files import Manifest, Manifests
+from tfcluster.manifest.python import TFCluster
+from tfcluster.manifest.python import check as check_type
 
 #: Kinds that other objects depend on are applied first, in this order; all other kinds follow.
 _FIRST: Final = ("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Role", "RoleBinding")
@@ -82,16 +85,27 @@ class Applying:
         raise ManifestError(f"{manifest.place()}: {what}", hint=hint)
 
 
+def manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
+    """Return the manifest of a TFCluster, or a copy of a manifest; raises ManifestError if it is not valid JSON."""
+    if isinstance(cluster, TFCluster):
+        return cluster.to_manifest()
+    try:
+        body = json.loads(json.dumps(cluster))
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"this is not a manifest: {error}") from error
+    found: Object = check_type(body, Object, "this is not a manifest")
+    return found
+
+
 def check(manifest: Manifest) -> None:
     """Check that a manifest identifies an object; raises ManifestError if apiVersion, kind or name is missing."""
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
-    about = manifest.body.get("metadata")
-    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
-        words = f"{manifest.place()}: it has generateName: create it with kubectl create, or give it a name"
-        raise ManifestError("the object cannot be applied:", [words])
     missing += [] if manifest.name else ["metadata.name"]
-    if missing:
-        raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])
+    words, about = f"give it {', '.join(missing)}" if missing else "", manifest.body.get("metadata")
+    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
+        words = "it has generateName: create it with kubectl create, or give it a name"
+    if words:
+        raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: {words}"])
 
 
 def _same(before: Object, after: Object) -> bool:
@@ -104,17 +118,9 @@ def _same(before: Object, after: Object) -> bool:
     return told(before) == told(after)
 
 
-_CONFLICT: Final = 409
-_INVALID: Final = 422
-
-
-def uid_of(body: Object) -> str:
-    return str(body["metadata"]["uid"])
-
-
 def recreated_error(name: str) -> ConflictError:
     words = f"{name} was deleted and created again"
-    return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
+    return ConflictError(words, status=409, reason="Conflict", hint="Look at the new one, and ask again.")
 
 
 def change_cluster(
@@ -130,7 +136,7 @@ def change_cluster(
             patch = {**one, "metadata": {"uid": about["uid"]}}
             body = api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
     except RefusedError as error:
-        if error.status == _INVALID and "metadata.uid" in str(error):
+        if error.status == 422 and "metadata.uid" in str(error):
             raise recreated_error(about["name"]) from error
         raise
     return body

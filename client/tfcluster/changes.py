@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tfcluster.errors import ManifestError, NotRunningError, TFClusterError
-from tfcluster.status.picture import TaskPicture, picture_of
+from tfcluster.status.picture import picture_of
 from tfcluster.tasks import TaskName, choose, declared, spell, verdict
 from tfcluster.terminal import count, few
 from tfcluster_operator.declaration import reasons
@@ -15,8 +15,6 @@ from tfcluster_operator.declaration.ledger import timestamp
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.report import conditions
-
-_AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,11 @@ def deletion(body: Mapping[str, Any]) -> str:
 def check_alive(body: Mapping[str, Any], so: str) -> None:
     name = body["metadata"]["name"]
     if "deletionTimestamp" in body["metadata"]:
-        raise NotRunningError(
-            f"{name} is being deleted: {so}", hint=f"Wait for it: tfcluster wait {name} --for deleted."
-        )
+        hint = f"Wait for it: tfcluster wait {name} --for deleted."
+        raise NotRunningError(f"{name} is being deleted: {so}", hint=hint)
     if how := verdict(body).partition(":")[0]:
-        raise NotRunningError(f"{name} has {how}: {so}", hint=_AGAIN.format(name=name))
+        hint = f"To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
+        raise NotRunningError(f"{name} has {how}: {so}", hint=hint)
 
 
 def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
@@ -139,15 +137,14 @@ def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> 
     except InvalidSpecError as error:
         raise TFClusterError(f"the spec cannot be used: {'; '.join(error.problems)}") from error
     told = (body.get("status") or {}).get("jobs") or {}
-    words: list[str] = []
+    words = list(about_manager(body))
     for job in jobs:
         words.append(f"{job}: {_how(cluster, job)}")
         if complete := int((told.get(job) or {}).get("succeeded") or 0):
             words.append(f"{job}: {count(complete, 'task')} that ended with exit code 0 do not run again.")
-    if cluster.spec.update_strategy.type == "OnDelete":
-        return Change({}, (*words, *about_manager(body)))
     mark = {"metadata": {"annotations": {RESTARTED_AT: timestamp(at)}}}
-    return Change({"spec": {"jobs": {job: {"template": mark} for job in jobs}}}, (*words, *about_manager(body)))
+    patch = {"spec": {"jobs": {job: {"template": mark} for job in jobs}}}
+    return Change({} if cluster.spec.update_strategy.type == "OnDelete" else patch, tuple(words))
 
 
 def _how(cluster: TFCluster, job: str) -> str:
@@ -171,31 +168,26 @@ def restart(
     change = restart_of_jobs(body, jobs, now) if jobs else Change({}, ())
     alone = {task: restart_of_task(body, pods, task, now) for task in single}
     if jobs and not change.patch:
-        alone |= restart_by_deletion(body, pods, jobs, now)
+        # The operator does not replace these pods: each running pod is to be deleted.
+        uids = {one["metadata"]["name"]: str(one["metadata"]["uid"]) for one in pods}
+        for one in picture_of(body, pods, now=now).tasks():
+            if one.job in jobs and one.state in _REPLACEABLE:
+                alone[TaskName(one.job, one.index)] = Replacement(one.pod, uids[one.pod], ())
     return change, alone
-
-
-def restart_by_deletion(
-    body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], jobs: Sequence[str], now: float
-) -> dict[TaskName, Replacement]:
-    """Decide a restart of jobs whose pods the operator does not replace: each running pod is to be deleted."""
-    uids = {one["metadata"]["name"]: str(one["metadata"]["uid"]) for one in pods}
-    tasks = [one for one in picture_of(body, pods, now=now).tasks() if one.job in jobs and one.state in _REPLACEABLE]
-    return {TaskName(one.job, one.index): Replacement(one.pod, uids[one.pod], ()) for one in tasks}
 
 
 def restart_of_task(
     body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float
 ) -> Replacement:
     _check(body)
-    found = _picture_of(body, pods, task, now)
-    name = body["metadata"]["name"]
+    name, pictures = body["metadata"]["name"], picture_of(body, pods, now=now).tasks()
+    found = next((one for one in pictures if (one.job, one.index) == (task.job, task.index)), None)
+    if found is None:
+        hint = f"See why with `tfcluster status {name}`."
+        raise TFClusterError(f"the operator cannot use this TFCluster, so {task} has no pod", hint=hint)
     if found.state == "Completed":
-        raise NotRunningError(
-            f"{task} is complete: it ended with exit code 0, and is not run again",
-            hint=f"To run every task again, from the beginning: tfcluster suspend {name} --wait, "
-            f"tfcluster resume {name}.",
-        )
+        hint = f"To run every task again, from the beginning: tfcluster suspend {name} --wait, tfcluster resume {name}."
+        raise NotRunningError(f"{task} is complete: it ended with exit code 0, and is not run again", hint=hint)
     if found.state in _ON_THE_WAY:
         cause = f" ({found.cause})" if found.cause and found.state != "Missing" else ""
         return Replacement("", "", (f"{task}: {_ON_THE_WAY[found.state]}{cause}.",))
@@ -207,21 +199,9 @@ def restart_of_task(
     return Replacement(found.pod, uid, (f"{task}: {words}", *about_manager(body)))
 
 
-def _picture_of(body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float) -> TaskPicture:
-    for one in picture_of(body, pods, now=now).tasks():
-        if (one.job, one.index) == (task.job, task.index):
-            return one
-    raise TFClusterError(
-        f"the operator cannot use this TFCluster, so {task} has no pod",
-        hint=f"See why with `tfcluster status {body['metadata']['name']}`.",
-    )
-
-
 def _check(body: Mapping[str, Any]) -> None:
     check_alive(body, "no task starts again")
     if body["spec"].get("suspend"):
         name = body["metadata"]["name"]
-        raise NotRunningError(
-            f"{name} is suspended: nothing runs that could be started again",
-            hint=f"Start it with `tfcluster resume {name}`.",
-        )
+        hint = f"Start it with `tfcluster resume {name}`."
+        raise NotRunningError(f"{name} is suspended: nothing runs that could be started again", hint=hint)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from tfcluster.apply import Applying, change_cluster, check, recreated_error, uid_of
+from tfcluster.apply import Applying, change_cluster, check, manifest_of, recreated_error
 from tfcluster.changes import restart, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, NotFoundError
 from tfcluster.events import Event, cluster_events
@@ -16,10 +16,10 @@ from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.manifest.files import Manifest
-from tfcluster.manifest.python import TFCluster, manifest_of
+from tfcluster.manifest.python import TFCluster
 from tfcluster.running import ClusterStatus, RunningCluster, ignore
 from tfcluster.status.load import look
-from tfcluster.wait import Goal, wait_for, wait_for_new_pods
+from tfcluster.wait import GOALS, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
@@ -91,10 +91,11 @@ class Client:
             WaitTimeoutError: it took too long; the message says what was missing.
             ValueError: the goal is unknown.
         """
-        wanted = Goal.of(goal)
-        if not uid and wanted.word != "deleted":
+        if goal not in GOALS:
+            raise ValueError(f"{goal}: wait for one of {', '.join(GOALS)}")
+        if not uid and goal != "deleted":
             uid = self.get(name, namespace)["metadata"]["uid"]
-        return wait_for(self.api, name, wanted, namespace, uid=uid, timeout=timeout, tell=tell)
+        return wait_for(self.api, name, goal, namespace, uid=uid, timeout=timeout, tell=tell)
 
     def logs(
         self,
@@ -335,7 +336,7 @@ class Client:
             if one.uid:
                 self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
         if wait and change.patch and not dry_run:
-            self.wait(name, "updated", namespace=namespace, uid=uid_of(body), timeout=timeout, tell=tell)
+            self.wait(name, "updated", namespace=namespace, uid=body["metadata"]["uid"], timeout=timeout, tell=tell)
         if wait and alone and not dry_run:
             old = {task: one.uid for task, one in alone.items()}
             wait_for_new_pods(self.api, body, old, timeout=timeout, tell=tell)
@@ -344,7 +345,7 @@ class Client:
     def _this(self, name: str, namespace: str | None, uid: str) -> Object:
         """Return a TFCluster; raises ConflictError if its UID is another one."""
         body = self.get(name, namespace)
-        if uid and uid_of(body) != uid:
+        if uid and body["metadata"]["uid"] != uid:
             raise recreated_error(name)
         return body
 
@@ -375,7 +376,7 @@ class Client:
             WaitTimeoutError: it took too long; the message says what blocks the deletion.
         """
         body = self.get(name, namespace)
-        uid = uid or uid_of(body)
+        uid = uid or body["metadata"]["uid"]
         how = "Foreground" if wait else "Background"
         with contextlib.suppress(NotFoundError):  # it was deleted in the meantime
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)

@@ -96,8 +96,7 @@ def _event(body: Mapping[str, Any], about: str) -> Event:
     )
 
 
-def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: str) -> Iterator[Event]:
-    """Return the existing and the new events, until the TFCluster is deleted."""
+def _follow(api: KubernetesApi, name: str, namespace: str | None, uid: str) -> Iterator[Event]:
     known: dict[str, Event] = {}
     selections = [Selection(TFCLUSTERS, namespace, fields=f"metadata.name={name}"), Selection(EVENTS, namespace)]
     for clusters, events in snapshots(api, selections):
@@ -115,7 +114,7 @@ def cluster_events(api: KubernetesApi, name: str, namespace: str | None, *, foll
     """Return the events of a TFCluster; see Client.events."""
     body = api.find(TFCLUSTERS, name, namespace)
     if body is not None and follow:
-        yield from follow_events(api, name, namespace, uid=body["metadata"]["uid"])
+        yield from _follow(api, name, namespace, body["metadata"]["uid"])
         return
     found = events_of(name, body, api.list(EVENTS, namespace))
     if body is None and not found:

@@ -7,28 +7,25 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Final, NamedTuple
 
 from tfcluster.errors import NoClusterError, TFClusterError
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
 from tfcluster.kube.watch import snapshots
-from tfcluster.logs.pods import LogPod, log_pods
+from tfcluster.logs.plan import LogPod, log_pods
 from tfcluster.tasks import NoTaskError, TaskName, declared, listed, read, verdict
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
-#: Programs that users open in a browser: by the names of container ports, and by the programs' default ports.
-_NAMES: Final = {
-    "tensorboard": "TensorBoard",
-    "jupyter": "Jupyter",
-    "notebook": "Jupyter",
-    "jupyterlab": "Jupyter",
+#: Programs that users open in a browser, by the name or the number of a container port.
+_TITLES: Final[Mapping[object, str]] = {
+    **dict.fromkeys(("tensorboard", 6006), "TensorBoard"),
+    **dict.fromkeys(("jupyter", "jupyterlab", "notebook", 8888), "Jupyter"),
     "http": "HTTP",
     "https": "HTTPS",
 }
-_NUMBERS: Final = {6006: "TensorBoard", 8888: "Jupyter"}
 _LAST_PORT: Final = 65535
 
 
@@ -83,7 +80,7 @@ def ports_of(cluster: Object) -> Iterator[DeclaredPort]:
             for port in container.get("ports") or ():
                 if port.get("protocol", "TCP") == "TCP":
                     number, name = int(port["containerPort"]), str(port.get("name", ""))
-                    yield DeclaredPort(job, number, name, _NAMES.get(name) or _NUMBERS.get(number, ""))
+                    yield DeclaredPort(job, number, name, _TITLES.get(name) or _TITLES.get(number, ""))
 
 
 def plan_forwards(cluster: Object, wishes: Sequence[Wish], word: str | None) -> list[Forward]:
@@ -94,33 +91,26 @@ def plan_forwards(cluster: Object, wishes: Sequence[Wish], word: str | None) -> 
         words = f"{name} has no task {word}; it has {listed(jobs)}"
         raise NoTaskError(words, hint="Name a task, such as --task worker-0.")
     found = [port for port in ports_of(cluster) if jobs.get(port.job) and (task is None or port.job == task.job)]
-    forwards = [_named(wish, found, task, jobs) for wish in wishes]
-    if not wishes:
-        forwards = [
-            Forward(task or TaskName(port.job, 0), port.port, port.port, port.title, optional=True)
-            for port in found
-            if port.title
-        ]
-    if not forwards:
+    if wishes:
+        return list(dict.fromkeys(_named(wish, found, task, jobs) for wish in wishes))
+    titled = [port for port in found if port.title]
+    if not titled:
         spelled = [f"{port.job} {port.port}" + (f" ({port.name})" if port.name else "") for port in found]
         raise TFClusterError(
             f"no template of {name} has a container port for TensorBoard, Jupyter or HTTP; "
             f"the templates name {', '.join(spelled) or 'no port'}",
             hint="Name a task and its port: --task JOB-INDEX --port 6006.",
         )
+    forwards = (Forward(task or TaskName(one.job, 0), one.port, one.port, one.title, optional=True) for one in titled)
     return list(dict.fromkeys(forwards))
 
 
 def _named(wish: Wish, found: Sequence[DeclaredPort], task: TaskName | None, jobs: dict[str, int]) -> Forward:
     fitting = next((port for port in found if port.port == wish.remote), None)
-    title = fitting.title if fitting else _NUMBERS.get(wish.remote, "")
-    return Forward(task or TaskName(fitting.job if fitting else _first_job(jobs), 0), wish.remote, wish.local, title)
-
-
-def _first_job(jobs: dict[str, int]) -> str:
-    """Choose the job whose first task represents the cluster: chief, else worker, else the first."""
+    title = fitting.title if fitting else _TITLES.get(wish.remote, "")
     present = [job for job, count in jobs.items() if count]
-    return next((job for job in (CHIEF, WORKER) if job in present), next(iter(present), WORKER))
+    first = next((job for job in (CHIEF, WORKER, *present) if job in present), WORKER)
+    return Forward(task or TaskName(fitting.job if fitting else first, 0), wish.remote, wish.local, title)
 
 
 HOST: Final = "127.0.0.1"
@@ -158,10 +148,9 @@ def forward_ports(
             if now is None:
                 raise NoClusterError(f"TFCluster {name} was deleted")
             found = [pod for pod in log_pods(uid, pods.objects) if not pod.kept]
-            if how := verdict(now) if not any(pod.state == "running" for pod in found) else "":
-                raise TFClusterError(
-                    f"TFCluster {name} has {how}", hint="With spec.cleanPodPolicy: None its pods are kept."
-                )
+            if (how := verdict(now)) and not any(pod.state == "running" for pod in found):
+                hint = "With spec.cleanPodPolicy: None its pods are kept."
+                raise TFClusterError(f"TFCluster {name} has {how}", hint=hint)
             for task, tunnel in tunnels.items():
                 tunnel.lead_to([pod for pod in found if pod.task == task])
     finally:
@@ -194,13 +183,11 @@ class _Tunnel:
         self._command, self._task, self._tell = command, task, tell
         self._ports = [f"{one.local}:{one.remote}" for one in forwards]
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
-        self._pod = ""
-        self._said = ""
+        self._errors: IO[bytes]
+        self._pod = self._said = ""
 
     def lead_to(self, pods: Sequence[LogPod]) -> None:
-        running = [pod for pod in pods if pod.state == "running" and not pod.leaving]
-        now = running[-1] if running else None
+        now = next((pod for pod in reversed(pods) if pod.state == "running" and not pod.leaving), None)
         if self._process is not None and (now is None or now.uid != self._pod or self._process.poll() is not None):
             if now is not None and now.uid == self._pod:
                 self._say(f"{self._task}: {self._last_error()}; trying again")
@@ -214,21 +201,16 @@ class _Tunnel:
             self._pod = now.uid
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as kubectl runs
             words = [*self._command, "--address", HOST, f"pod/{now.name}", *self._ports]
-            self._process = subprocess.Popen(  # noqa: S603 - kubectl
-                words, stdout=subprocess.DEVNULL, stderr=self._errors
-            )
+            self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=self._errors)  # noqa: S603 - kubectl
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
-        if self._errors is not None:
             self._errors.close()
-        self._process = self._errors = None
+        self._process = None
 
     def _last_error(self) -> str:
-        if self._errors is None:
-            return ""
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else "kubectl port-forward ended"

@@ -128,14 +128,7 @@ class RunningCluster:
         return self.client.events(self.name, self.namespace, follow=follow)
 
     def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
-        """Change how many tasks a job has; see Client.scale.
-
-        Args:
-            replicas: how many.
-            job: the job.
-            wait: come back when every task is ready and knows the others.
-            timeout: how long to wait at the most, in seconds; None waits forever.
-        """
+        """Change how many tasks a job has; ``wait`` waits until they are ready and notified; see Client.scale."""
         self.client.scale(self.name, replicas, job=job, namespace=self.namespace, uid=self.uid)
         if wait:
             self.wait("resized", timeout=timeout)

@@ -73,7 +73,10 @@ def declared(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 def task_of(pod: Mapping[str, Any]) -> TaskName | None:
     """Return the task of a pod, by its labels; None if it is not the pod of a task."""
-    labels = pod["metadata"].get("labels") or {}
+    return task_of_labels(pod["metadata"].get("labels") or {})
+
+
+def task_of_labels(labels: Mapping[str, str]) -> TaskName | None:
     job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX, "")
     return TaskName(job, int(index)) if job and index.isascii() and index.isdecimal() else None
 

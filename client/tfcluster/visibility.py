@@ -32,7 +32,13 @@ class Sight:
     blocked: bool = False
 
     def __str__(self) -> str:
-        return _spell(self.job, self.start, self.stop)
+        last = "" if self.stop == self.start + 1 else f"-{self.stop - 1}"
+        return f"/job:{self.job}/task:{self.start}{last}"
+
+    def as_document(self) -> dict[str, Any]:
+        told = {"by": self.by, "devices": self.devices, "blocked": self.blocked}
+        tasks = {"job": self.job, "tasks": [self.start, self.stop]}
+        return tasks | {key: value for key, value in told.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,8 @@ def as_document(membership: Membership) -> dict[str, Any]:
                 "job": row.job,
                 "tasks": [row.start, row.stop],
                 "filters": row.filters,
-                "sees": [_sight_document(one) for one in row.sees],
-                "hidden": [_sight_document(one) for one in row.hidden],
+                "sees": [one.as_document() for one in row.sees],
+                "hidden": [one.as_document() for one in row.hidden],
             }
             for row in rows(membership)
         ],
@@ -73,7 +79,7 @@ def as_text(membership: Membership) -> str:
     isolation = f", isolation {view.isolation}" if view.isolation else ""
     lines = [f"{view.namespace}/{view.name}, epoch {view.epoch}{isolation}: each task sees itself, and"]
     for row in rows(membership):
-        tasks = _spell(row.job, row.start, row.stop)
+        tasks = Sight(row.job, row.start, row.stop)
         if not row.filters:
             lines.append(f"{tasks} sees every task: no device filters")
             continue
@@ -99,9 +105,15 @@ def rows(membership: Membership) -> list[Row]:
     # Many tasks share few lists of filters: compute the visible tasks once per list.
     shown = {texts: _sights(texts, devices) for texts in set(filters.values())}
     blocks = membership.view.isolation == "DeviceFilters"
-    seen_by = {task: _seen_by(task, shown) if blocks else frozenset[_Texts]() for task in filters}
+    # The lists of filters that show a task.
+    seen_by = {
+        (job, index): frozenset(
+            texts for texts, (sees, _) in shown.items() if any(s.job == job and s.start <= index < s.stop for s in sees)
+        )
+        for job, index in (filters if blocks else ())
+    }
     found = []
-    for job, start, stop in _runs(sorted(filters), key=lambda task: (filters[task], seen_by[task])):
+    for job, start, stop in _runs(sorted(filters), key=lambda task: (filters[task], seen_by.get(task))):
         sees, hidden = shown[filters[job, start]]
         if stop == start + 1:
             sees, hidden = (_without(sights, job, start) for sights in (sees, hidden))
@@ -109,13 +121,6 @@ def rows(membership: Membership) -> list[Row]:
             hidden = _blocked(hidden, filters, seen_by[job, start])
         found.append(Row(job, start, stop, filters[job, start], sees, hidden))
     return found
-
-
-def _seen_by(task: _Key, shown: Mapping[_Texts, tuple[tuple[Sight, ...], tuple[Sight, ...]]]) -> frozenset[_Texts]:
-    job, index = task
-    return frozenset(
-        texts for texts, (sees, _) in shown.items() if any(s.job == job and s.start <= index < s.stop for s in sees)
-    )
 
 
 def _blocked(
@@ -174,25 +179,11 @@ def _runs(tasks: Sequence[_Key], key: Any = lambda _: None) -> list[tuple[str, i
     """Group neighbouring tasks of one job with the same key: job, start and stop of each group."""
     runs: list[tuple[str, int, int]] = []
     last: Any = None
-    for task in tasks:
-        job, index = task
-        now = key(task)
-        if runs and runs[-1][0] == job and runs[-1][2] == index and now == last:
+    for job, index in tasks:
+        now = key((job, index))
+        if runs and runs[-1][::2] == (job, index) and now == last:
             runs[-1] = (job, runs[-1][1], index + 1)
         else:
             runs.append((job, index, index + 1))
         last = now
     return runs
-
-
-def _sight_document(sight: Sight) -> dict[str, Any]:
-    told = {"by": sight.by, "devices": sight.devices, "blocked": sight.blocked}
-    return {
-        "job": sight.job,
-        "tasks": [sight.start, sight.stop],
-        **{key: value for key, value in told.items() if value},
-    }
-
-
-def _spell(job: str, start: int, stop: int) -> str:
-    return f"/job:{job}/task:{start}" if stop == start + 1 else f"/job:{job}/task:{start}-{stop - 1}"

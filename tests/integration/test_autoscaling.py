@@ -21,7 +21,7 @@ from support.waiting import eventually
 from support.world import World, task_names
 
 from tfcluster import Client
-from tfcluster.doctor.diagnosis import diagnose
+from tfcluster.doctor.cluster import diagnose
 
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane

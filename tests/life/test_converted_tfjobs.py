@@ -85,9 +85,7 @@ def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects
     eventually(lambda: served(objects, namespace), what="TFJobs are served")
     objects.create(TFJOB, namespace, job)
 
-    printed = convert(
-        "--from-cluster", "ranking", "-n", namespace, "--kubeconfig", str(control_plane.kubeconfig), "--check"
-    )
+    printed = convert("--from-cluster", "ranking", "-n", namespace, "--kubeconfig", str(control_plane.kubeconfig))
     (cluster,) = [one.value for one in documents(printed.encode())]
     objects.create(TFCLUSTERS, namespace, cluster)
 

@@ -24,8 +24,7 @@ from tfcluster.client import Client
 from tfcluster.commands.root import root
 from tfcluster.errors import RefusedError
 from tfcluster.kube.api import KubernetesApi
-from tfcluster.local.api import kubeconfig
-from tfcluster.local.plane import control_plane, served
+from tfcluster.local.plane import control_plane, kubeconfig, served
 
 _T = TypeVar("_T")
 
@@ -67,11 +66,11 @@ class ClientWorld:
     async def _run(self) -> None:
         self._over = asyncio.Event()
         self.kube = MemoryKubernetes(time.time, served())
-        async with control_plane(self.kube, self._log_of) as plane:
+        async with control_plane(self.kube, self._log_of) as (server, _):
             self.nodes = Nodes(self.kube, time.time)
             self.played = PlayedLogs(self.kube)
             self.kube.subscribers.append(lambda _: self.played.wake())
-            self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.server.token))
+            self.kubeconfig.write_text(kubeconfig(server.url, server.token))
             self._up.set()
             await self._over.wait()
         await self._loop.shutdown_asyncgens()

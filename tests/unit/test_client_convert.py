@@ -9,8 +9,7 @@ import yaml
 from support.tfjob_map import FIELDS, field_of
 from support.tfjobs import REFUSED, TFJOBS
 
-from tfcluster.convert.conversion import Conversion, convert
-from tfcluster.convert.documents import convert_text
+from tfcluster.convert.conversion import Conversion, convert, convert_text
 from tfcluster.convert.tfjob import Outcome, leaves
 from tfcluster.manifest.yaml import documents
 from tfcluster.terminal import spelled
@@ -213,7 +212,7 @@ def conversions(name: str) -> list[tuple[Conversion, dict[str, Any]]]:
 @pytest.mark.parametrize("name", [*TFJOBS, *REFUSED])
 def test_every_verdict_is_in_the_field_map(name: str):
     text = TFJOBS[name].text if name in TFJOBS else REFUSED[name][0]
-    for conversion in convert_text(text, "f").conversions:
+    for conversion in convert_text(text.encode(), "f").conversions:
         for verdict in conversion.verdicts:
             field = field_of(verdict)
             if not verdict.path and verdict.outcome in (Outcome.REJECTED, Outcome.NOTED) and field is None:
@@ -224,7 +223,7 @@ def test_every_verdict_is_in_the_field_map(name: str):
 
 def test_field_map_promises_nothing_that_never_happens():
     texts = [one.text for one in TFJOBS.values()] + [text for text, _ in REFUSED.values()]
-    verdicts = [v for text in texts for c in convert_text(text, "f").conversions for v in c.verdicts]
+    verdicts = [v for text in texts for c in convert_text(text.encode(), "f").conversions for v in c.verdicts]
     verdicts += [v for manifest in ODD for v in convert(manifest).verdicts]
     given = {(field, verdict.outcome) for verdict in verdicts if (field := field_of(verdict)) is not None}
     promised = {(field, outcome) for field in FIELDS for outcome in field.outcomes}
@@ -366,7 +365,7 @@ def test_the_manifest_itself_is_not_changed():
 @pytest.mark.parametrize("name", [*REFUSED])
 def test_unconvertible_tfjob_is_rejected(name: str):
     text, expected = REFUSED[name]
-    (conversion,) = convert_text(text, "f").conversions
+    (conversion,) = convert_text(text.encode(), "f").conversions
     assert conversion.cluster is None
     refused = conversion.of(Outcome.REJECTED)
     assert expected in "; ".join(one.words for one in refused)

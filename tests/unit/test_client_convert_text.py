@@ -12,8 +12,7 @@ from support.odd_texts import ODD_TEXTS, readings
 from support.tfjobs import TFJOBS
 
 from scripts import reference
-from tfcluster.convert.conversion import convert
-from tfcluster.convert.documents import Stream, convert_text
+from tfcluster.convert.conversion import Stream, convert, convert_text
 from tfcluster.errors import ManifestError
 from tfcluster.manifest.yaml import documents
 from tfcluster.terminal import spelled
@@ -40,7 +39,7 @@ def without_nulls(node: Any) -> Any:
 
 def converted(text: str) -> str:
     """Convert a text."""
-    return convert_text(text, "tfjob.yaml").text
+    return convert_text(text.encode(), "tfjob.yaml").text
 
 
 def read(text: str) -> list[Any]:
@@ -50,7 +49,7 @@ def read(text: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_the_text_says_what_the_objects_do(name: str):
-    stream: Stream = convert_text(TFJOBS[name].text, "f")
+    stream: Stream = convert_text(TFJOBS[name].text.encode(), "f")
     (before,) = read(TFJOBS[name].text)
     items = before["items"] if before["kind"] == "List" else [before]
     for old, new in zip(items, read(stream.text), strict=True):
@@ -62,7 +61,7 @@ def test_the_text_says_what_the_objects_do(name: str):
 
 def test_other_objects_are_not_changed():
     claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n"
-    stream = convert_text(f"# a bundle\n{claim}---\n{JOB}--- # another\n{claim}", "f")
+    stream = convert_text(f"# a bundle\n{claim}---\n{JOB}--- # another\n{claim}".encode(), "f")
     first, cluster, last = read(stream.text)
     assert (first, last) == (*read(claim), *read(claim))
     assert cluster["kind"] == "TFCluster"
@@ -115,7 +114,7 @@ def test_texts_stay_texts():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((text, "no TFJob found in f") for text in ("", "# nothing\n---\n", "words", "- a\n- b\n", "kind: Pod\n")),
+        *((text, "f:1: this is not an object") for text in ("words", "- a\n- b\n")),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" is in one object twice'),
         ("kind: TFJob\nspec: {{ .Values.x }}\n", "f:2: "),
@@ -123,22 +122,21 @@ def test_texts_stay_texts():
 )
 def test_invalid_yaml_is_reported_with_its_line(text: str, words: str):
     with pytest.raises(ManifestError) as refused:
-        convert_text(text, "f")
+        convert_text(text.encode(), "f")
     assert words in "\n".join([str(refused.value), *refused.value.problems])
-    assert refused.value.hint
-    assert ("tabs" in refused.value.hint) == ("\t" in text)
+    assert ("tabs" in str(refused.value)) == ("\t" in text)
     assert ("{{…}}" in refused.value.hint) == ("{{" in text)
 
 
 def test_value_that_the_api_server_rejects_has_its_tfjob_path():
-    (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
+    (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}").encode(), "f").conversions
     told = [f"{spelled(one.path)}: {one.words}" for one in conversion.verdicts if one.outcome == "rejected"]
     path = "template.spec.containers[0].args[0]: this must be a text, and is 7: put it in quotes"
     assert sorted(told) == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
 
 def test_tfjob_without_a_spec_is_rejected():
-    (conversion,) = convert_text("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
+    (conversion,) = convert_text(b"apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
     assert conversion.cluster is None
     refused = {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "rejected"}
     assert refused == {"the name is missing", "the replicas are missing"}

@@ -159,7 +159,6 @@ def test_texts_stay_texts(tmp_path, file):
     ("flags", "words"),
     [
         ((), "say what it runs"),
-        (("--image", "", *COMMAND), "say which image"),
         (("-n", "my team", *COMMAND), '"my team" cannot name a namespace'),
         (("--workers", "0", *COMMAND), "no worker"),
         (("--workers", "3", "--max-workers", "2", *COMMAND), "--max-workers 2 is below --workers 3"),

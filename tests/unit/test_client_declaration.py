@@ -21,8 +21,8 @@ from tfcluster import (
     TFCluster,
     UpdateStrategy,
 )
-from tfcluster.manifest.fields import paths_of
 from tfcluster.manifest.files import Manifest
+from tfcluster.manifest.python import paths_of
 from tfcluster.manifest.validate import declare, schema
 
 SPEC = schema()["properties"]["spec"]["properties"]

@@ -9,7 +9,6 @@ import yaml
 from support.manifests import pod_template, tfcluster
 from unit.client_world import ClientWorld
 
-from tfcluster.kube.api import TFCLUSTERS
 from tfcluster.manifest.files import Manifest
 from tfcluster.preview.diff import edit_of
 from tfcluster_operator.declaration import naming
@@ -166,7 +165,7 @@ def test_what_an_autoscaler_set_stays(client_world, client):
     manifest = edited(worker={"maxReplicas": 9})
     del manifest["spec"]["jobs"]["worker"]["replicas"]
     client.apply(manifest)
-    client.api.patch(TFCLUSTERS, "digits", {"spec": {"replicas": 6}}, subresource="scale")
+    client_world.scale("digits", worker=6)
     assert client.get("digits")["spec"]["jobs"]["worker"]["replicas"] == 6
     assert diff(client_world, manifest).exit_code == 0
 

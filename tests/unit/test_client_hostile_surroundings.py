@@ -16,7 +16,7 @@ from tfcluster.commands import output
 from tfcluster.commands.root import root
 from tfcluster.errors import TFClusterError, UnreachableError
 from tfcluster.kube.api import TFCLUSTERS, KubernetesApi
-from tfcluster.kube.rejections import error_of_status
+from tfcluster.kube.connection import error_of_status
 
 ESCAPES = "boo \x1b]0;owned\x07 \x9b31m\u202e"
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster.logs.plan import Progress, Sight, Steps, next_steps
-from tfcluster.logs.pods import LogPod, log_pod, log_pods
+from tfcluster.logs.plan import LogPod, Progress, Sight, Steps, log_pod, log_pods, next_steps
 from tfcluster.logs.reader import LogLine, Position
 from tfcluster.tasks import NoTaskError, TaskName, choose
 

@@ -22,11 +22,11 @@ from tfcluster.kube.watch import snapshots
 from tfcluster.status.load import watch
 from tfcluster.status.picture import Devices, picture_of
 from tfcluster.status.standing import standing_of
-from tfcluster.status.text import Paper, age, draw, draw_list
+from tfcluster.status.text import age, draw, draw_list
 
 
 def lines_of(shown, width=None, **options):
-    return [line.plain for line in draw(shown, Paper(width), now=NOW, **options)]
+    return [line.plain for line in draw(shown, width, now=NOW, **options)]
 
 
 def states(shown):
@@ -196,18 +196,12 @@ def test_each_task_is_shown_on_demand():
 def test_no_line_is_wider_than_the_terminal(width):
     failing = pod(1, **waiting("ImagePullBackOff", "画像が見つかりません " * 20))
     shown = picture(pod(0), failing, conditions=[unready("TasksNotReady", "word " * 60)])
-    table = draw_list([shown], Paper(width), now=NOW, namespaces=True)
+    table = draw_list([shown], width, now=NOW, namespaces=True)
     text = [*lines_of(shown, width), *(one.plain for one in table)]
     assert max(map(cell_len, text)) <= width
     if width >= 40:
         assert any("ImagePullBackOff" in line for line in text)
         assert any("worker-1" in line and "Pending" in line for line in text)
-
-
-def test_a_terminal_without_unicode_gets_plain_guides():
-    shown = picture(pod(0), worker={"replicas": 2})
-    text = "\n".join(line.plain for line in draw(shown, Paper(80, fancy=False), now=NOW))
-    assert (text.isascii(), "`- worker-1" in text) == (True, True)
 
 
 def test_ages_are_short():

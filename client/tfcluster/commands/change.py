@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -17,15 +18,11 @@ from tfcluster.commands.output import data, say
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def dry(function: _Function) -> _Function:
-    """Add ``--dry-run``; the command gets ``dry_run``."""
-    return click.option("--dry-run", is_flag=True, help="Change nothing; print what would happen.")(function)
-
-
-def patience(function: _Function) -> _Function:
-    """Add ``--timeout``; the command gets ``timeout`` in seconds, 0 for no limit."""
-    words = "The longest time to wait; 0 waits forever."
-    return click.option("--timeout", type=seconds, default="10m", show_default=True, help=words)(function)
+#: The command gets ``dry_run``, and ``timeout`` in seconds, 0 for no limit.
+dry = click.option("--dry-run", is_flag=True, help="Change nothing; print what would happen.")
+patience = click.option(
+    "--timeout", type=seconds, default="10m", show_default=True, help="The longest time to wait; 0 waits forever."
+)
 
 
 def waiting(words: str) -> None:
@@ -53,16 +50,16 @@ def _each(
 ) -> None:
     """Change several TFClusters, and wait for them."""
     for name in clusters:
-        before = f"{name}: " if len(clusters) > 1 else ""
+        tell = partial(_say, f"{name}: " if len(clusters) > 1 else "")
         was = client.get(name)
-        body = change(name, dry_run=dry_run, tell=_after(before, say))
+        body = change(name, dry_run=dry_run, tell=tell)
         done(f"{name} {past if body['spec'] != was['spec'] else 'unchanged'}", body, output, dry_run=dry_run)
     for name in clusters if wait and not dry_run else ():
-        client.wait(name, wait, timeout=timeout or None, tell=_after(f"{name}: ", waiting))
+        client.wait(name, wait, timeout=timeout or None, tell=partial(_say, f"waiting: {name}: "))
 
 
-def _after(before: str, tell: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda words: tell(before + words)
+def _say(before: str, words: str) -> None:
+    say(before + words)
 
 
 _clusters = click.argument("clusters", type=ClusterName(), metavar="NAME...", nargs=-1, required=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,17 +10,14 @@ from rich.text import Text
 
 from tfcluster.commands import output
 from tfcluster.commands.options import api_of, examples, kubernetes
-from tfcluster.convert.check import Comparison, compare
-from tfcluster.convert.conversion import Conversion
-from tfcluster.convert.documents import Stream, convert_object, convert_text
+from tfcluster.convert.conversion import Conversion, Stream, convert, convert_text
 from tfcluster.convert.tfjob import Outcome, Verdict
 from tfcluster.errors import ExitCode, ManifestError
 from tfcluster.kube.api import TFJOBS
-from tfcluster.terminal import few, spelled
+from tfcluster.manifest.files import texts
+from tfcluster.terminal import spelled
 from tfcluster_operator.declaration import naming
 
-_STDIN: Final = "-"
-_SHOWN: Final = 8
 #: The headings, and the style of each; unchanged fields are only counted.
 _HEADINGS: Final = {
     Outcome.REJECTED: ("Rejected", "bad"),
@@ -30,84 +25,55 @@ _HEADINGS: Final = {
     Outcome.NOTED: ("To know", "name"),
     Outcome.EXPLICIT: ("Written out, because the default of a TFCluster is another", "name"),
 }
-_REMOVE_FIRST: Final = (
-    "Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names, and the TFCluster begins "
-    "from the start or from the program's last checkpoint."
-)
 
 
 @click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
-@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, or - for standard input.")
+@click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, a folder, or - (stdin).")
 @click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="Convert a TFJob from Kubernetes.")
-@click.option("--check", is_flag=True, help="Verify that TF_CONFIG is the same for every replica.")
 @click.option("--quiet", "-q", is_flag=True, help="Report only what is lost or rejected.")
 @kubernetes
 @examples("""
 $ tfcluster convert -f tfjob.yaml
-$ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
+$ tfcluster convert -f tfjob.yaml -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
-    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], check: bool, quiet: bool, **place: Any
+    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], quiet: bool, **place: Any
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
     The manifests go to stdout, with all other objects of the files, which are not changed. The report goes to stderr.
-    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or
-    --check finds a difference; in that case nothing is printed.
+    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected; in
+    that case nothing is printed.
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")
-    streams = [(_shown(file), convert_text(_read(file), _shown(file))) for file in files]
+    problems: list[str] = []
+    found = [pair for file in files for pair in texts(file, problems)]
+    if problems:
+        raise ManifestError("the manifest cannot be read:", problems)
+    streams = [(name, convert_text(text, name)) for name, text in found]
     if names:
         api = api_of(**place)
-        streams += [(api.server, convert_object(api.get(TFJOBS, name))) for name in names]
-    proved = True
+        for name in names:
+            conversion = convert(api.get(TFJOBS, name))
+            streams.append((api.server, Stream((conversion.cluster,), (conversion,))))
+    if not any(stream.conversions for _, stream in streams):
+        hint = "Name a file with an object of kind TFJob, or - for standard input, or --from-cluster NAME."
+        raise ManifestError("no TFJob found", hint=hint)
     for name, stream in streams:
-        _tell(_lines(stream, name, quiet=quiet))
-        proved = _check(stream) and proved if check else proved
+        for line in (line for one in stream.conversions for line in _lines(one, name, quiet=quiet)):
+            output.console(err=True).print(line)
     for name in names:
-        output.say(_REMOVE_FIRST.format(name=name))
-    outcomes = {one.outcome for _, stream in streams for found in stream.conversions for one in found.verdicts}
-    if Outcome.REJECTED in outcomes or not proved:
+        output.say(f"Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names.")
+    outcomes = {one.outcome for _, stream in streams for job in stream.conversions for one in job.verdicts}
+    if Outcome.REJECTED in outcomes:
         ctx.exit(ExitCode.FAILED)
     click.echo("---\n".join(stream.text for _, stream in streams), nl=False)
     ctx.exit(ExitCode.LOSSY if Outcome.LOSSY in outcomes else ExitCode.OK)
 
 
-def _shown(file: str) -> str:
-    return "standard input" if file == _STDIN else file
-
-
-def _read(file: str) -> str:
-    try:
-        raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        hint = "Name a file with -f, or - for standard input."
-        raise ManifestError(f"{file}: {error.strerror}", hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{_shown(file)} is not UTF-8 text", hint="Save it as UTF-8 first.") from error
-
-
-def _tell(lines: Iterable[Text]) -> None:
-    for line in lines:
-        output.console(err=True).print(line)
-
-
-def _check(stream: Stream) -> bool:
-    found = [compare(one.job, one.cluster) for one in stream.conversions if one.cluster is not None]
-    for comparison in found:
-        _tell(_checked(comparison))
-    return all(comparison.proves for comparison in found)
-
-
-def _lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Text]:
-    for conversion in stream.conversions:
-        yield from _of_one(conversion, name, quiet=quiet)
-
-
-def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:
+def _lines(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:
     grave = (Outcome.REJECTED, Outcome.LOSSY)
     if quiet and not conversion.of(*grave):
         return
@@ -137,31 +103,3 @@ def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
     for (words, target), paths in groups.items():
         where = " → ".join(part for part in (", ".join(paths), target) if part)
         yield f"{where}: {words}" if words else where
-
-
-def _checked(comparison: Comparison) -> Iterator[Text]:
-    if not comparison.told:
-        yield output.styled("  Check: neither sets TF_CONFIG, since there is a single replica.", "good")
-        return
-    unwanted = [one for one in comparison.differences if not one.wanted]
-    wanted: dict[tuple[str, str], list[str]] = {}
-    for one in comparison.differences:
-        if one.wanted:
-            wanted.setdefault((one.words, one.wanted), []).append(one.task)
-    if unwanted:
-        yield output.styled("  Check: TF_CONFIG would differ:", "bad")
-        yield from (output.styled(f"    {one.task}: {one.words}") for one in unwanted[:_SHOWN])
-        yield from _more(len(unwanted))
-    else:
-        same = "the same ClusterSpec" + (", but for defects of TFJob" if wanted else "")
-        yield output.styled(
-            f"  Check: {comparison.replicas} replicas find {same}; only the domain of addresses differs.", "good"
-        )
-    for (words, why), tasks in list(wanted.items())[:_SHOWN]:
-        yield output.styled(f"    {few(tasks, 4)}: {words}: wanted ({why})")
-    yield from _more(len(wanted))
-
-
-def _more(count: int) -> Iterator[Text]:
-    if count > _SHOWN:
-        yield output.styled(f"    and {count - _SHOWN} more like these")

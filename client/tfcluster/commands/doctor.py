@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 from rich.text import Text
 
@@ -9,11 +11,10 @@ import tfcluster_resolver
 from tfcluster.client import Client
 from tfcluster.commands import output as printing
 from tfcluster.commands.options import ClusterName, Format, examples, output, place
-from tfcluster.doctor.checks import Check, Unknown, document_of, what_to_do, worst
-from tfcluster.doctor.diagnosis import diagnose
-from tfcluster.doctor.facts import operators_of
+from tfcluster.doctor.cluster import diagnose
+from tfcluster.doctor.installation import Check, Unknown, operators_of, what_to_do, worst
 from tfcluster.errors import ExitCode
-from tfcluster.status.text import Paper, wrap
+from tfcluster.status.text import wrap
 
 _STYLES = {"ok": "good", "warning": "waiting", "failed": "bad", "unknown": "off"}
 
@@ -50,18 +51,17 @@ def doctor_command(*, client: Client, name: str | None, output: Format) -> None:
             click.echo(("\nWhat to do:\n" if number == 1 else "") + f"  {number}. {remedy}")
     else:
         checks = list(found)
-        printing.data(document_of(checks), output)
+        told = [asdict(one) for one in checks]
+        printing.data({"verdict": worst(checks), "checks": told, "toDo": what_to_do(checks)}, output)
     if worst(checks) == "failed":
         click.get_current_context().exit(ExitCode.FAILED)
 
 
 def _print(check: Check) -> None:
-    console = printing.console()
-    paper = Paper(console.width if printing.is_terminal() else None)
-    first, *more = wrap(Text(f"{check.name}: {check.message}"), paper, " " * 10)
+    first, *more = wrap(Text(f"{check.name}: {check.message}"), printing.width(), " " * 10)
     first = Text.assemble((f"{check.verdict:10}", printing.STYLES[_STYLES[check.verdict]]), first[10:])
     for line in (first, *more):
-        console.print(line)
+        printing.console().print(line)
 
 
 @click.command()

@@ -29,13 +29,14 @@ def local_command() -> None:
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="The manifest; - is standard input."
 )
-@click.option("--python", metavar="PATH", help="The interpreter for the tasks.  [default: the one that runs tfcluster]")
 @click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="IMAGEPATH=PATH",
-    help="Use a local path for a path in the image.",
+    "--python",
+    metavar="PATH",
+    callback=lambda _ctx, _param, value: _interpreter(value),
+    help="The interpreter for the tasks.  [default: the one that runs tfcluster]",
+)
+@click.option(
+    "--map", "mapped", multiple=True, metavar="IMAGEPATH=PATH", help="Use a local path for a path in the image."
 )
 @click.option(
     "--entrypoint",
@@ -49,21 +50,12 @@ def local_command() -> None:
 )
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the tasks' logs.")
-@examples(
-    """
+@examples("""
     $ tfcluster local run -f digits.yaml --map /opt/examples=.
     $ tfcluster local run -f digits.yaml --timeout 5m
-    """
-)
+""")
 def run_command(
-    *,
-    files: tuple[str, ...],
-    python: str | None,
-    maps: tuple[str, ...],
-    entry_points: tuple[str, ...],
-    timeout: float | None,
-    name: str | None,
-    quiet: bool,
+    *, files: tuple[str, ...], mapped: tuple[str, ...], entry_points: tuple[str, ...], name: str | None, **chosen: Any
 ) -> None:
     """Run each task of a manifest as a local process, until the cluster completes or you press Ctrl-C.
 
@@ -75,21 +67,12 @@ def run_command(
     from tfcluster.local.environment import PathMapping
     from tfcluster.local.run import Options, run
 
-    mapped = [PathMapping(*_mapping(one)) for one in maps]
+    paths = [PathMapping(*_mapping(one)) for one in mapped]
     programs = dict(map(_entry_point, entry_points))
     objects = manifest.load(files, say)
     manifest.check_programs(objects, programs)
-    clusters = manifest.clusters_of(objects)
-    options = Options(
-        objects=objects,
-        name=_name(name or clusters[0]["metadata"]["name"]),
-        python=_interpreter(python),
-        mapped=mapped,
-        entry_points=programs,
-        timeout=timeout or None,
-        quiet=quiet,
-    )
-    sys.exit(run(options))
+    name = _name(name or manifest.clusters_of(objects)[0]["metadata"]["name"])
+    sys.exit(run(Options(objects=objects, name=name, mapped=paths, entry_points=programs, **chosen)))
 
 
 @local_command.command("list")
@@ -102,8 +85,8 @@ def list_command(*, output: Format) -> None:
     found: list[dict[str, Any]] = []
     for own in session.known():
         about = {"name": own.name, "running": own.runs, **own.about(), "folder": str(own.folder)}
-        found.append({**about, "volumes": list(map(str, own.claims))})
-    found = [one for one in found if one["running"] or one["volumes"]]
+        if about["running"] or own.claims:
+            found.append({**about, "volumes": list(map(str, own.claims))})
     if output != "table":
         data(found, output)
         return
@@ -144,10 +127,8 @@ def kill_command(*, tasks: tuple[str, ...], session: str | None) -> None:
     api = KubernetesApi.connect(kubeconfig=str(kubeconfig_of(session)))
     pods = list(api.list(PODS, ""))
     found = {task: list(_processes(pods, task)) for task in tasks}
-    if missing := [task for task, processes in found.items() if not processes]:
-        raise TFClusterError(
-            f"no process of {', '.join(missing)} runs here", hint="See what runs with `tfcluster status --local`."
-        )
+    if missing := ", ".join(task for task, processes in found.items() if not processes):
+        raise TFClusterError(f"no process of {missing} runs here", hint="See what runs: tfcluster status --local")
     for task, processes in found.items():
         for pod, pid in processes:
             os.kill(pid, signal.SIGKILL)
@@ -168,9 +149,8 @@ def _processes(pods: list[dict[str, Any]], task: str) -> Any:
 
 def _name(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
-        raise click.BadParameter(
-            f"{name} is not a valid name: use lowercase letters, digits and hyphens", param_hint="--name"
-        )
+        words = f"{name} is not a valid name: use lowercase letters, digits and hyphens"
+        raise click.BadParameter(words, param_hint="--name")
     return name
 
 

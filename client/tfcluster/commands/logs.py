@@ -23,6 +23,7 @@ from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.tasks import names_one, spell
 from tfcluster.terminal import wants_colour
+from tfcluster.wait import GOALS
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
@@ -32,7 +33,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
 @click.argument("tasks", nargs=-1, metavar="[JOB[-INDEX]]...", type=TaskName(jobs=True))
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs until the cluster has finished.")
 @click.option("-p", "--previous", is_flag=True, help="Print the logs of kept failed pods, and of earlier containers.")
-@click.option("--since", type=seconds, help="Only lines newer than this, such as 30s, 5m or 1h.")
+@click.option("--since", "since_seconds", type=seconds, help="Only lines newer than this, such as 30s, 5m or 1h.")
 @click.option("--tail", type=click.IntRange(min=0), help="The number of lines from the end of each log.")
 @click.option("-c", "--container", default="", help="The container.  [default: the one that runs the task]")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time, by the node's clock.")
@@ -41,6 +42,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
 )
 @click.option(
     "--max-log-requests",
+    "limit",
     type=click.IntRange(min=1),
     default=MOST_FOLLOWED,
     show_default=True,
@@ -54,18 +56,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
     $ tfcluster logs digits -f --since 1m         # ends when digits has finished
 """)
 def logs_command(
-    client: Client,
-    name: str,
-    tasks: tuple[str, ...],
-    *,
-    follow: bool,
-    previous: bool,
-    since: float | None,
-    tail: int | None,
-    container: str,
-    timestamps: bool,
-    prefix: bool | None,
-    max_log_requests: int,
+    client: Client, name: str, *, timestamps: bool, prefix: bool | None, since_seconds: float | None, **wanted: Any
 ) -> None:
     """Print the logs of tasks, many tasks in one stream.
 
@@ -73,44 +64,45 @@ def logs_command(
     a pod is replaced, the log continues with the next pod; a line on stderr says why. The exit code is 1 if the cluster
     or task does not exist, or if a log could not be read.
     """
-    if follow and previous:
+    request = LogRequest(**wanted, since_seconds=math.ceil(since_seconds or 0) or None)
+    if request.follow and request.previous:
         raise click.UsageError("--previous reads what has ended: leave out -f")
-    request = LogRequest(tasks, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
     if prefix is None:
-        prefix = not (len(tasks) == 1 and names_one(tasks[0]))
-    coloured = wants_colour(sys.stdout)
-    printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
+        prefix = not (len(request.tasks) == 1 and names_one(request.tasks[0]))
+    printed = _Printed(prefix, timestamps, wants_colour(sys.stdout))
     stream = sys.stdout.buffer
     for batch in log_batches(client.api, name, None, request, printing.say):
         stream.write(b"".join(map(printed.line, batch)))
         stream.flush()
 
 
+@dataclasses.dataclass(slots=True)
 class _Printed:
     """How lines are printed."""
 
-    def __init__(self, *, prefix: bool, timestamps: bool, coloured: bool) -> None:
-        self._prefix, self._timestamps, self._coloured = prefix, timestamps, coloured
-        self._width = 0
+    prefix: bool
+    timestamps: bool
+    coloured: bool
+    width: int = 0
 
     def line(self, line: LogLine) -> bytes:
-        start = self._start(line) if self._prefix else ""
-        if self._timestamps and line.timestamp:
+        start = self._start(line) if self.prefix else ""
+        if self.timestamps and line.timestamp:
             start += f"{line.timestamp} "
         text = line.text.removesuffix("\r")
-        if start and self._coloured:
+        if start and self.coloured:
             # A progress bar returns to the beginning of its line and would overwrite the name of the task.
             text = text.replace("\r", f"\r{start}")
         return f"{start}{text}\n".encode("utf-8", "replace")
 
     def _start(self, line: LogLine) -> str:
         task = spell(line.job, line.index)
-        if not self._coloured:
+        if not self.coloured:
             return f"{task} | "
         # A task has the same colour in every run, and tasks with neighbouring indices have different colours.
         colour = _COLOURS[(zlib.crc32(line.job.encode()) + line.index) % len(_COLOURS)]
-        self._width = max(self._width, len(task))
-        return click.style(f"{task:<{self._width}} │ ", fg=colour)
+        self.width = max(self.width, len(task))
+        return click.style(f"{task:<{self.width}} │ ", fg=colour)
 
 
 @click.command()
@@ -169,7 +161,9 @@ def _time(seconds: float) -> str:
 
 @click.command()
 @click.argument("name", type=ClusterName())
-@click.option("--for", "goal", default="ready", show_default=True, metavar="GOAL", help="The goal, see above.")
+@click.option(
+    "--for", "goal", type=click.Choice(GOALS), default="ready", show_default=True, metavar="GOAL", help="The goal."
+)
 @patience
 @place
 @examples("""
@@ -184,8 +178,5 @@ def wait_command(client: Client, name: str, goal: str, timeout: float) -> None:
     task is ready and knows the others), updated (every pod is ready and has the newest template) or deleted; `kubectl
     wait` waits for any condition. The exit code is 1 if the goal can no longer be reached, and 124 after the time-out.
     """
-    try:
-        client.wait(name, goal, timeout=timeout or None, tell=waiting)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--for") from error
+    client.wait(name, goal, timeout=timeout or None, tell=waiting)
     printing.say(f"{name} is {'gone' if goal == 'deleted' else goal}")

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tfcluster.apply import Applying
+from tfcluster.apply import Applied, Applying
 from tfcluster.client import Client
 from tfcluster.commands import options
-from tfcluster.commands.change import dry, patience, waiting
+from tfcluster.commands.change import done, dry, patience, waiting
 from tfcluster.commands.options import Format
 from tfcluster.commands.output import data, say
 from tfcluster.errors import ManifestError
-from tfcluster.kube.api import TFCLUSTERS
+from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
+from tfcluster.wait import GOALS
 
 if TYPE_CHECKING:
-    from tfcluster.manifest.recipes import Program, Recipe
+    from tfcluster.manifest.recipes import Program
 
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: A valid key of a ConfigMap.
@@ -117,6 +118,7 @@ def create_command(
     from tfcluster.manifest.files import Manifest
     from tfcluster.manifest.recipes import Recipe, config_map_of, manifest_of
     from tfcluster.manifest.validate import declare
+    from tfcluster.manifest.yaml import write
 
     recipe = Recipe(name=name, namespace=namespace, command=command_line, **wishes)
     manifest = manifest_of(recipe)
@@ -124,51 +126,43 @@ def create_command(
     program = config_map_of(recipe)
     if apply:
         with connect() as client:
-            _create(client, recipe, manifest)
+            owner = client.api.create(TFCLUSTERS, manifest, namespace)
+            # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
+            if (owned := config_map_of(recipe, owner)) is not None:
+                client.api.apply(CONFIG_MAPS, owned, namespace)
+        say(f"{name} is created. Follow it: tfcluster status {name} --watch, tfcluster logs {name} -f")
         return
     if output == "json":
-        objects = [*([program] if program else ()), manifest]
-        data(manifest if program is None else {"apiVersion": "v1", "kind": "List", "items": objects}, "json")
+        both = {"apiVersion": "v1", "kind": "List", "items": [program, manifest]}
+        data(manifest if program is None else both, "json")
         return
-    click.echo(_as_text(recipe, manifest, program), nl=False)
+    click.echo(_HEAD.format(name=name) + write(manifest, width=1 << 20), nl=False)
+    if program is not None:
+        click.echo("---\n" + _OF_THE_PROGRAM + write(program, width=1 << 20), nl=False)
 
 
 _HEAD: Final = """\
-  kubectl apply -f FILE
-  tfcluster status {name}
-  tfcluster logs {name} -f
-Checkpoints survive a pod only on a volume: --data CLAIM:/checkpoints.
+#   kubectl apply -f FILE
+#   tfcluster status {name}
+#   tfcluster logs {name} -f
+# Checkpoints survive a pod only on a volume: --data CLAIM:/checkpoints.
 """
 _OF_THE_PROGRAM: Final = """\
-The program. Another one gets another name, so that an edit reaches the pods.
-It stays when the cluster is deleted; `tfcluster create --apply` lets it go with the cluster.
+# The program. Another one gets another name, so that an edit reaches the pods.
+# It stays when the cluster is deleted; with `tfcluster create --apply` it is deleted with the cluster.
 """
-
-
-def _as_text(recipe: Recipe, manifest: Any, program: Any) -> str:
-    from tfcluster.manifest.yaml import write
-
-    parts = [(_HEAD.format(name=recipe.name).splitlines(), manifest)]
-    parts += [(_OF_THE_PROGRAM.splitlines(), program)] if program else []
-    return "---\n".join("".join(f"# {line}\n" for line in lines) + write(body, width=1 << 20) for lines, body in parts)
-
-
-def _create(client: Client, recipe: Recipe, manifest: Any) -> None:
-    from tfcluster.kube.api import CONFIG_MAPS, TFCLUSTERS
-    from tfcluster.manifest.recipes import config_map_of
-
-    owner = client.api.create(TFCLUSTERS, manifest, recipe.namespace)
-    # The ConfigMap needs the UID of the cluster that owns it, so it is created second; the pods wait for it.
-    if (program := config_map_of(recipe, owner)) is not None:
-        client.api.apply(CONFIG_MAPS, program, recipe.namespace)
-    say(f"{recipe.name} is created.")
-    say(f"Follow it: tfcluster status {recipe.name} --watch, tfcluster logs {recipe.name} -f")
 
 
 @click.command()
 @options.files
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
-@click.option("--wait", "goal", metavar="GOAL", help="Then wait for GOAL, such as ready; see `tfcluster wait`.")
+@click.option(
+    "--wait",
+    "goal",
+    type=click.Choice(GOALS),
+    metavar="GOAL",
+    help="Then wait for GOAL, such as ready; see `tfcluster wait`.",
+)
 @patience
 @dry
 @options.place
@@ -197,12 +191,7 @@ def apply_command(
     from tfcluster.local.session import is_of_a_run
     from tfcluster.manifest.files import read
     from tfcluster.preview.diff import edit_of
-    from tfcluster.wait import Goal
 
-    try:
-        wanted = None if goal is None else Goal.of(goal)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--wait") from error
     found = read(files)
     if not (found.others or found.clusters):
         raise ManifestError("nothing to apply: the input is empty", hint="Name another file with -f.")
@@ -212,17 +201,18 @@ def apply_command(
             # The control plane of a local run does not evaluate the CRD's rules; this call does.
             edit_of(client.api, manifest)
     _check_namespaces((*found.others, *found.clusters))
-    bodies: list[Any] = []
-    waited: list[Any] = []
+    applied: list[Applied] = []
     for one in Applying(client.api, force=force_conflicts, dry_run=dry_run).apply(found):
-        bodies.append(one.body)
-        waited += [one.body["metadata"]] if one.resource == TFCLUSTERS and wanted is not None else []
+        applied.append(one)
         if output == "table":
-            click.echo(f"{one} (dry run: nothing was changed)" if dry_run else str(one))
+            done(str(one), one.body, output, dry_run=dry_run)
     if output != "table":
+        bodies = [one.body for one in applied]
         data(bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}, output)
-    for about in waited if not dry_run else ():
-        client.wait(about["name"], str(wanted), namespace=about["namespace"], timeout=timeout or None, tell=waiting)
+    for one in applied if goal is not None and not dry_run else ():
+        if one.resource == TFCLUSTERS:
+            about = one.body["metadata"]
+            client.wait(about["name"], str(goal), namespace=about["namespace"], timeout=timeout or None, tell=waiting)
 
 
 def _check_namespaces(manifests: Any) -> None:

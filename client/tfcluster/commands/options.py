@@ -10,13 +10,13 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from tfcluster.tasks import names_one, spell
+from tfcluster.tasks import declared, names_one, spell
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
@@ -89,40 +89,31 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
-def files(function: _Function) -> _Function:
-    """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
-    return click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        required=True,
-        type=click.Path(allow_dash=True),
-        help="A manifest: a file, a folder, or - for standard input (repeatable).",
-    )(function)
+#: ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths.
+files: Final = click.option(
+    *("-f", "--filename", "files"),
+    multiple=True,
+    required=True,
+    type=click.Path(allow_dash=True),
+    help="A manifest: a file, a folder, or - for standard input (repeatable).",
+)
 
 
 class _Seconds(click.ParamType[float]):
     """A length of time as users write it: 90, 90s, 10m, 1h30m."""
 
     name = "duration"
-    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-    #: A hundred years; the system's clocks do not support much more.
-    _longest: Final = 100 * 365 * 86_400.0
+    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
-        text = str(value)
-        parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
-        if re.fullmatch(r"\d+(?:\.\d+)?", text):
-            parts = [(text, "s")]
-        elif not parts or "".join(number + unit for number, unit in parts) != text:
-            raise click.BadParameter(f"{text} is not a duration: write, for example, 90s, 10m or 1h30m", ctx, param)
-        found = sum(float(number) * self._units[unit] for number, unit in parts)
-        if found > self._longest:
-            raise click.BadParameter(f"{text} is longer than a hundred years: write a shorter time", ctx, param)
-        return found
+        number = r"\d+(?:\.\d+)?"
+        if not re.fullmatch(f"{number}|(?:{number}[dhms])+", value):
+            raise click.BadParameter(f"{value} is not a duration: write, for example, 90s, 10m or 1h30m", ctx, param)
+        parts = re.findall(f"({number})([dhms]?)", value)
+        # A hundred years: the system's clocks do not support much more.
+        return min(sum(float(text) * self._units[unit] for text, unit in parts), 100 * 365 * 86_400.0)
 
 
 #: The type of options that are a length of time; the value is in seconds.
@@ -161,7 +152,8 @@ class ClusterName(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
-        return [CompletionItem(one) for one in _soon(lambda: _clusters(ctx)) or () if one.startswith(incomplete)]
+        names = _soon(ctx, lambda client: sorted(one["metadata"]["name"] for one in client.list()))
+        return [CompletionItem(one) for one in names or () if one.startswith(incomplete)]
 
 
 class TaskName(click.ParamType[str]):
@@ -180,40 +172,26 @@ class TaskName(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
-        replicas = _soon(lambda: _replicas(ctx)) or {}
+        replicas = _soon(ctx, lambda client: declared(client.get(ctx.params["name"]))) or {}
         tasks = [spell(job, index) for job in sorted(replicas) for index in range(replicas[job])]
         words = [*sorted(replicas), *tasks] if self._jobs else tasks
         return [CompletionItem(one) for one in words if one.startswith(incomplete)][:_MOST_TASKS]
 
 
-def _soon(ask: Callable[[], _Found]) -> _Found | None:
+def _soon(ctx: click.Context, ask: Callable[[Client], _Found]) -> _Found | None:
     """Return an answer if it comes soon; None after an error or a time-out."""
     answers: list[_Found] = []
 
     def answer() -> None:
+        from tfcluster.client import Client
+
         with contextlib.suppress(Exception):  # an error message would disturb the shell during completion
-            answers.append(ask())
+            chosen = {name: ctx.params[name] for name in _PLACE if ctx.params.get(name)}
+            with Client(api_of(**chosen)) as client:
+                answers.append(ask(client))
 
     # A credential plug-in of the kubeconfig can hang, and the time-out of a request does not cover that.
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     thread.join(_PATIENCE)
     return answers[0] if answers else None
-
-
-def _clusters(ctx: click.Context) -> list[str]:
-    with _client(ctx) as client:
-        return sorted(one["metadata"]["name"] for one in client.list())
-
-
-def _replicas(ctx: click.Context) -> Mapping[str, int]:
-    name = ctx.params.get("name")
-    with _client(ctx) as client:
-        jobs = client.get(name)["spec"]["jobs"] if name else {}
-    return {job: int(fields.get("replicas", 1)) for job, fields in jobs.items()}
-
-
-def _client(ctx: click.Context) -> Any:
-    from tfcluster.client import Client
-
-    return Client(api_of(**{name: ctx.params[name] for name in _PLACE if ctx.params.get(name)}))

@@ -14,14 +14,7 @@ from rich.text import Text
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import printable
 
-STYLES: Final = {
-    "good": "green",
-    "waiting": "yellow",
-    "bad": "bold red",
-    "off": "dim",
-    "name": "bold",
-    "plain": "",
-}
+STYLES: Final = {"good": "green", "waiting": "yellow", "bad": "bold red", "off": "dim", "name": "bold", "plain": ""}
 
 
 class _Console(Console):
@@ -61,6 +54,11 @@ def say(words: str) -> None:
 
 def styled(words: str, style: str = "plain") -> Text:
     return Text(words, style=STYLES[style])
+
+
+def width() -> int | None:
+    """Return the width of the terminal in cells; None in a pipe, whose lines can have any length."""
+    return console().width if is_terminal() else None
 
 
 def is_terminal() -> bool:

@@ -34,13 +34,7 @@ if TYPE_CHECKING:
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views
 """)
-def render_command(
-    *,
-    files: tuple[str, ...],
-    namespace: str,
-    output: str,
-    views: bool,
-) -> None:
+def render_command(*, files: tuple[str, ...], namespace: str, output: str, views: bool) -> None:
     """Print the objects that the operator would create, and the view of each task.
 
     This works without a Kubernetes cluster. <uid> stands for the UID that the API server gives the TFCluster; epochs
@@ -86,16 +80,16 @@ def validate_command(*, files: tuple[str, ...], namespace: str) -> None:
     from tfcluster.manifest.files import read_clusters
     from tfcluster.manifest.validate import declare
 
-    found: list[ManifestError] = []
+    found = []
     for manifest in read_clusters(files).clusters:
         try:
             declare(manifest, namespace)
         except ManifestError as error:
-            found.append(error)
+            found.append(str(error))
         else:
             click.echo(f"{manifest.place()}: TFCluster {manifest.name} is valid")
     if found:
-        raise ManifestError("\n".join(map(str, found)))
+        raise ManifestError("\n".join(found))
 
 
 class _Comparison(click.Command):
@@ -158,7 +152,8 @@ def _lines(edit: Edit) -> Iterator[Text]:
     change = f"{count(len(edit.fields), 'field')} would change" if edit.fields else "nothing differs"
     yield styled(f"{where}: {change}" if edit.exists else f"{where} is new", "name")
     for field in edit.fields:
-        yield _line("~", "waiting", f"{field.path}: {_value(field.before)} -> {_value(field.after)}")
+        before, after = ("nothing" if one is None else brief(one, 80) for one in (field.before, field.after))
+        yield _line("~", "waiting", f"{field.path}: {before} -> {after}")
     for pods in edit.pods:
         sign, style, done = _SIGNS[pods.what]
         tasks = spell_tasks((pods.job, index) for index in pods.tasks)
@@ -173,10 +168,6 @@ def _line(sign: str, style: str, words: str) -> Text:
     return styled(f"  {sign} ", style).append(words, style="")
 
 
-def _value(value: Any) -> str:
-    return "nothing" if value is None else brief(value, 80)
-
-
 def _edit_document(edit: Edit) -> dict[str, Any]:
     document = asdict(edit)
     for pods in document["pods"]:
@@ -186,14 +177,7 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name", type=ClusterName(), required=False)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    type=click.Path(allow_dash=True),
-    help="A manifest instead of a running cluster.",
-)
+@click.option("-f", "--filename", "files", multiple=True, type=click.Path(allow_dash=True), help="A manifest instead.")
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""
@@ -201,12 +185,7 @@ def _edit_document(edit: Edit) -> dict[str, Any]:
     $ tfcluster matrix -f digits.yaml
 """)
 def matrix_command(
-    *,
-    connect: Callable[[], Client],
-    namespace: str | None,
-    name: str | None,
-    files: tuple[str, ...],
-    output: str,
+    *, connect: Callable[[], Client], namespace: str | None, name: str | None, files: tuple[str, ...], output: str
 ) -> None:
     """Show which tasks see each other, by device filter and network policy.
 
@@ -214,37 +193,26 @@ def matrix_command(
     sees now.
     """
     from tfcluster import visibility
+    from tfcluster.manifest.files import Manifest, read
+    from tfcluster.manifest.validate import declare
+    from tfcluster.manifest.validate import read as read_body
     from tfcluster_operator.life.views import whole_view
     from tfcluster_resolver.cluster import Membership
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
-    cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
+    if files:
+        cluster = declare(read(files).only(), namespace or "default")
+    else:
+        with connect() as client:
+            body = client.get(str(name))
+        cluster = read_body(Manifest(body, "the API server", 0), body)
     membership = Membership(view=whole_view(cluster), own=None)
     if output != "table":
         data({**visibility.as_document(membership), "notes": [*_notes(cluster)]}, output)
         return
     click.echo(visibility.as_text(membership))
-    for note in _notes(cluster):
-        click.echo(note)
-
-
-def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
-    from tfcluster.manifest.files import read
-    from tfcluster.manifest.validate import declare
-
-    return declare(read(files).only(), namespace or "default")
-
-
-def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
-    from tfcluster_operator.declaration.parse import InvalidSpecError, parse
-
-    with connect() as client:
-        body: Any = client.get(name)
-    try:
-        return parse(body)
-    except InvalidSpecError as error:
-        raise ManifestError(f"the operator cannot use {name}:", error.problems) from error
+    click.echo("\n".join(_notes(cluster)))
 
 
 _ISOLATION: Final = {

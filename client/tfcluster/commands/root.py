@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
-from click.shell_completion import ShellComplete, get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 import tfcluster_resolver
 from tfcluster.commands.options import examples, kubernetes
@@ -126,11 +126,7 @@ def root(**_: str | None) -> None:
     """
 
 
-_HOW = {
-    "bash": "source <(tfcluster completion bash)",
-    "zsh": "source <(tfcluster completion zsh)",
-    "fish": "tfcluster completion fish | source",
-}
+_SHELLS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
@@ -141,7 +137,7 @@ def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(list(_HOW)))
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
 @examples("""
     $ tfcluster completion bash
     source <(tfcluster completion bash)      # in ~/.bashrc
@@ -151,7 +147,4 @@ def completion_command(shell: str) -> None:
 
     kubectl completes the plug-in by itself where `kubectl_complete-tfcluster` is on the PATH.
     """
-    found = get_completion_class(shell)
-    if found is None:
-        raise click.UsageError(f"no completion for {shell}")
-    click.echo(found(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE").source())
+    click.echo(_SHELLS[shell](root, {}, "tfcluster", "_TFCLUSTER_COMPLETE").source())

@@ -19,7 +19,7 @@ from tfcluster.commands.options import ClusterName, Format, examples, place
 from tfcluster.commands.options import output as output_option
 from tfcluster.status import load
 from tfcluster.status.picture import Picture, TaskPicture
-from tfcluster.status.text import UNFOLDED, Paper, draw, draw_list
+from tfcluster.status.text import UNFOLDED, draw, draw_list
 from tfcluster_operator.declaration.ledger import timestamp
 
 
@@ -56,11 +56,13 @@ def status_command(
         raise click.UsageError("leave out NAME or -A: a name is looked for in one namespace")
     namespace = "" if all_namespaces else None
     if watch:
+        # On a terminal it is drawn again once a second, without a request, so that ages grow.
+        tick = 1.0 if printing.is_terminal() else None
         seen: Iterator[_Shown]
         if name is None:
-            seen = (_of_all(*one, namespace) for one in load.watch_all(client.api, namespace, tick=_tick()))
+            seen = (_of_all(*one, namespace) for one in load.watch_all(client.api, namespace, tick=tick))
         else:
-            seen = _watched(client, name, all_tasks)
+            seen = _watched(client, name, all_tasks, tick)
         _follow(seen, output)
         return
     if name is not None:
@@ -138,50 +140,36 @@ def _time(seconds: float) -> str | None:
 
 
 def _of_one(picture: Picture, all_tasks: bool) -> _Shown:
-    lines = draw(picture, _paper(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
+    lines = draw(picture, printing.width(), now=time.time(), fold=10**9 if all_tasks else UNFOLDED)
     return _Shown(_document(picture), lines)
 
 
 def _of_all(pictures: Sequence[Picture], trouble: str, namespace: str | None) -> _Shown:
-    lines = draw_list(pictures, _paper(), now=time.time(), namespaces=namespace == "")
+    lines = draw_list(pictures, printing.width(), now=time.time(), namespaces=namespace == "")
     lines += [printing.styled(trouble, "waiting")] if trouble else []
     return _Shown({"items": [_row(one) for one in pictures]}, lines)
 
 
-def _watched(client: Client, name: str, all_tasks: bool) -> Iterator[_Shown]:
-    for picture in load.watch(client.api, name, tick=_tick()):
+def _watched(client: Client, name: str, all_tasks: bool, tick: float | None) -> Iterator[_Shown]:
+    for picture in load.watch(client.api, name, tick=tick):
         if picture is None:
             printing.say(f"TFCluster {name} was deleted.")
             return
         yield _of_one(picture, all_tasks)
 
 
-def _tick() -> float | None:
-    """Redraw once a second on a terminal, without a request, so that ages grow."""
-    return 1.0 if printing.is_terminal() else None
-
-
 def _follow(seen: Iterator[_Shown], kind: Format) -> None:
     if kind != "table":
         printing.each((document for document, _ in groupby(shown.document for shown in seen)), kind)
     elif printing.is_terminal():
-        _live(seen)
+        # Lines are cut to the width already; a console with soft wrapping would miscount them.
+        screen = printing.console()
+        screen.soft_wrap = False
+        with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
+            for shown in seen:
+                live.update(Group(*shown.lines), refresh=True)
     else:
         for shown in seen:
             for line in shown.lines:
                 printing.console().print(line)
             click.echo()
-
-
-def _live(seen: Iterator[_Shown]) -> None:
-    # Lines are cut to the width already; a console with soft wrapping would miscount them.
-    screen = printing.console()
-    screen.soft_wrap = False
-    with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        for shown in seen:
-            live.update(Group(*shown.lines), refresh=True)
-
-
-def _paper() -> Paper:
-    console = printing.console()
-    return Paper(console.width if printing.is_terminal() else None, fancy=console.encoding.startswith("utf"))

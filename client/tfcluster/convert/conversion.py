@@ -1,4 +1,4 @@
-"""From one TFJob to one TFCluster."""
+"""From one TFJob to one TFCluster, and from a file with TFJobs to a file with TFClusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from tfcluster.convert import run_policy, templates, tfjob
 from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, Verdict, leaves
+from tfcluster.errors import ManifestError
+from tfcluster.manifest.files import objects
 from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
+from tfcluster.manifest.yaml import write
 from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
@@ -205,10 +208,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings) -> dict[str, Any]:
 def _restart_policy(one: Replicas, job: TFJob, path: Path, target: Path, findings: Findings) -> str:
     where, to = (*path, "restartPolicy"), (*target, "restartPolicy")
     if job.dynamic and one.job == "worker" and one.policy in ("Never", "ExitCode"):
-        words = (
-            f"under {one.policy} TFJob continues without a failed worker; here it is restarted. "
-            "Set backoffLimit to bound that"
-        )
+        words = f"under {one.policy} TFJob continues without a failed worker; here it is restarted, up to backoffLimit"
         findings.move(where, to, words, outcome=Outcome.LOSSY)
         return "OnFailure"
     if one.restart_policy:
@@ -253,3 +253,34 @@ def _only_itself(one: Replicas, path: Path, findings: Findings) -> dict[str, Any
 def _before_template(held: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Put fields before the template, which is long."""
     return {**{key: held[key] for key in held if key != "template"}, **more, "template": held.get("template")}
+
+
+_TEMPLATES: Final = (
+    "If this is a Helm template, run `helm template` first. Otherwise write a value for {{…}}, convert, and restore it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The result of converting a file.
+
+    ``objects`` are those of the new file, None for a rejected TFJob; ``conversions`` are its TFJobs in their order.
+    """
+
+    objects: tuple[Any, ...]
+    conversions: tuple[Conversion, ...]
+
+    @property
+    def text(self) -> str:
+        return write(*self.objects, width=1 << 20)  # no line is folded
+
+
+def convert_text(text: bytes, name: str) -> Stream:
+    problems: list[str] = []
+    bodies = [one.body for one in objects(name, text, problems)]
+    if problems:
+        hint = _TEMPLATES if b"{{" in text else ""
+        raise ManifestError("the manifest cannot be read:", problems, hint=hint)
+    found = [convert(one) if tfjob.is_tfjob(one) else one for one in bodies]
+    conversions = tuple(one for one in found if isinstance(one, Conversion))
+    return Stream(tuple(one.cluster if isinstance(one, Conversion) else one for one in found), conversions)

@@ -38,7 +38,7 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
     _managed_by(held, found)
     _success(spec, job, findings, found)
     for key in ("suspend", *_NUMBERS):
-        if (value := held.get(key)) is not None:
+        if (value := held.find(key)[0]) is not None:
             found[key] = value
             held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
     _clean_up(held, job, found)
@@ -63,19 +63,15 @@ class _RunPolicy:
         self._spec = spec
         findings.moved["spec", "runPolicy"] = ("spec",)
 
-    def get(self, key: str) -> Any:
-        return (self._raw if self._raw.get(key) is not None else self._older()).get(key)
-
-    def path(self, key: str) -> Path:
-        older = self._raw.get(key) is None and self._older().get(key) is not None
-        return ("spec", key) if older else ("spec", "runPolicy", key)
-
-    def _older(self) -> Mapping[str, Any]:
-        return {key: self._spec.get(key) for key in _MOVED}
+    def find(self, key: str) -> tuple[Any, Path]:
+        """Return a field and its place."""
+        if key in _MOVED and self._raw.get(key) is None and self._spec.get(key) is not None:
+            return self._spec[key], ("spec", key)
+        return self._raw.get(key), ("spec", "runPolicy", key)
 
     def carry(self, key: str, words: str = "", *, outcome: Outcome = Outcome.SAME) -> None:
         """Add the verdict for a field that is carried over under its name."""
-        where = self.path(key)
+        where = self.find(key)[1]
         self.findings.move(where, ("spec", key), words, outcome=outcome)
         if len(where) == 3 and self._spec.get(key) is not None:
             words = f"runPolicy.{key} decides, so that this one is left out"
@@ -83,7 +79,7 @@ class _RunPolicy:
 
 
 def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
-    value, path = held.get("managedBy"), held.path("managedBy")
+    value, path = held.find("managedBy")
     if value is None:
         return
     if value in ("", _OURSELVES):
@@ -101,7 +97,7 @@ def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
 
 
 def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
-    value, path = held.get("cleanPodPolicy"), held.path("cleanPodPolicy")
+    value, path = held.find("cleanPodPolicy")
     if value in (None, ""):
         default = "Running" if job.api_version in tfjob.OLDER else "None"
         found["cleanPodPolicy"] = default
@@ -119,7 +115,7 @@ def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
 def add_gang(spec: Mapping[str, Any], job: TFJob, converted: dict[str, Any], findings: Findings) -> None:
     """Add the gang of a schedulingPolicy, or of pods that wait for a PodGroup, to a converted spec with its jobs."""
     held = _RunPolicy(spec, Findings())
-    policy, path = held.get("schedulingPolicy"), held.path("schedulingPolicy")
+    policy, path = held.find("schedulingPolicy")
     if policy is None and not any(templates.is_gang(one.template, job.name) for one in job.replicas):
         return
     if not isinstance(policy or {}, Mapping):
@@ -145,9 +141,7 @@ def _start_with_fewer(least: Any, path: Path, job: TFJob, jobs: dict[str, Any], 
         findings.say(Outcome.NOTED, path, "all tasks start together", target="spec.scheduling.gang")
     elif worker is not None and isinstance(least, int) and total - worker.count <= least < total:
         first = jobs["worker"]["minReplicas"] = least - (total - worker.count)
-        words = (
-            f"TFJob counts any {least} of its pods; here the other jobs and the first {first} workers start together"
-        )
+        words = f"TFJob counts any {least} of its pods; here the other jobs and {first} workers start together"
         findings.move(path, ("spec", "jobs", "worker", "minReplicas"), words, outcome=Outcome.NOTED)
     else:
         words = f"it is {brief(least)}: set spec.jobs.J.minReplicas for the jobs whose tasks can start later"
@@ -165,15 +159,17 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
         findings.remark(Outcome.LOSSY, path, words)
     decider = leader or worker
     if decider is None:
-        words = (
-            "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all others exit with 0"
-        )
+        words = "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all exit with code 0"
         findings.say(Outcome.NOTED, path, words, target="spec.successPolicy")
         return
-    outcome, words = _verdict_on_success(decider, leads=leader is not None, value=value if given else None)
     if decider.policy == "Always":
-        _never_ends(job, path, findings)
+        words = f"{decider.key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
+        if job.of("master") is None:
+            findings.say(Outcome.NOTED, path, words)
+        else:
+            findings.say(Outcome.REJECTED, path, f"{words}: set restartPolicy: OnFailure for {decider.key}")
         return
+    outcome, words = _verdict_on_success(decider, leads=leader is not None, value=value if given else None)
     # A chief decides by default, and so does a worker that is alone.
     written = decider.job == "master" or (decider.job == "worker" and (decider.count > 1 or given))
     if written:
@@ -197,13 +193,3 @@ def _verdict_on_success(decider: Replicas, *, leads: bool, value: Any) -> tuple[
         )
         return Outcome.LOSSY, words
     return Outcome.LOSSY if value is not None else Outcome.EXPLICIT, f"the {decider.key} decides"
-
-
-def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:
-    decider = job.leader or job.of("worker")
-    key = decider.key if decider else ""
-    words = f"{key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
-    if job.of("master") is not None:
-        findings.say(Outcome.REJECTED, path, f"{words}: set restartPolicy: OnFailure for {key}")
-    else:
-        findings.say(Outcome.NOTED, path, words)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster.convert.tfjob import CONTAINER, Findings, Outcome, Path, Replicas, TFJob, containers
+from tfcluster.convert.tfjob import Findings, Outcome, Path, Replicas, TFJob, containers
 from tfcluster.manifest.shaping import nodes
 from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
@@ -59,10 +59,9 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
     if isinstance(spec, dict):
         _leave_out_pod_groups(template, path, job, replicas, findings)
         _tidy_spec(spec, (*path, "spec"), replicas, findings)
-        _tidy_variables(spec, (*path, "spec"), job, findings)
+        _tidy_variables(spec, (*path, "spec"), job, replicas, findings)
         for where, words in (*labels_in(spec, (*path, "spec")), *addresses_in(spec, (*path, "spec"), job)):
             findings.say(Outcome.LOSSY, where, words)
-        _tell_of_main_container(template, (*path, "spec", "containers"), findings)
     findings.say(Outcome.SAME, path, target=f"spec.jobs.{replicas.job}.template")
 
 
@@ -85,7 +84,8 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
             continue
         # A YAML alias can make this the same object as a selector.
         held = metadata[group] = copy.copy(held)
-        for key in [key for key in held if _is_ours(str(key), group)]:
+        ours = _OUR_LABELS if group == "labels" else ()
+        for key in [key for key in held if str(key).startswith(f"{naming.GROUP}/") or key in ours]:
             value = held.pop(key)
             words = f"the operator sets it itself: choose pods by {naming.LABEL_CLUSTER}, or give yours another name"
             findings.say(Outcome.LOSSY, (*path, group, key), f"{words} (it was {value})")
@@ -95,16 +95,11 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
         del template["metadata"]
 
 
-def _is_ours(key: str, group: str) -> bool:
-    return key.startswith(f"{naming.GROUP}/") or (group == "labels" and key in _OUR_LABELS)
-
-
 def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: Findings) -> None:
     own = spec.pop("restartPolicy", None)
     if own is not None:
         applied = "Never" if replicas.policy == "ExitCode" else replicas.policy
-        words = "restartPolicy of the job decides"
-        outcome = Outcome.LEFT_OUT
+        words, outcome = "restartPolicy of the job decides", Outcome.LEFT_OUT
         if own != applied:
             outcome = Outcome.NOTED
             default = "" if replicas.restart_policy else " by default"
@@ -155,13 +150,8 @@ def _scheduler(template: Mapping[str, Any]) -> Any:
 def _pod_group_keys(template: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     metadata = template.get("metadata")
     groups = metadata if isinstance(metadata, Mapping) else {}
-    held = {group: groups.get(group) for group in ("labels", "annotations")}
-    return [
-        (group, key)
-        for group, named in held.items()
-        for key in _POD_GROUPS
-        if isinstance(named, Mapping) and named.get(key) == name
-    ]
+    held = [(group, groups[group]) for group in ("labels", "annotations") if isinstance(groups.get(group), Mapping)]
+    return [(group, key) for group, named in held for key in _POD_GROUPS if named.get(key) == name]
 
 
 def _leave_out_pod_groups(
@@ -190,33 +180,26 @@ def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) ->
             findings.say(Outcome.NOTED, (*path, "volumes", index, "hostPath"), words)
 
 
-def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
+def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings) -> None:
     """Remove the TF_CONFIG that TFJob's own overrides: a container can have only one."""
     main = choose_main([str(one.get("name", "")) for one in containers({"spec": spec})])
     for index, container in _objects(spec, "containers"):
         if not job.distributed or container.get("name") != main or not isinstance(container.get("env"), list):
             continue
         where: Path = (*path, "containers", index, "env")
+        target: Path = ("spec", "jobs", replicas.job, *where[3:])
+        # A new list: a YAML alias can make this the list of another container too, whose variable is kept.
         kept: list[Any] = []
         for position, variable in enumerate(container["env"]):
             if isinstance(variable, Mapping) and variable.get("name") == TF_CONFIG:
                 findings.say(Outcome.LEFT_OUT, (*where, position), "TFJob's own hides it, as the operator's would")
                 continue
             if len(kept) != position:
-                findings.moved[*where, position] = (*_renamed(where, job), len(kept))
+                findings.moved[*where, position] = (*target, len(kept))
             kept.append(variable)
-        if len(kept) != len(container["env"]):
-            # A YAML alias can make this the list of another container too, whose variable is kept.
-            container["env"] = copy.copy(container["env"])
-            container["env"][:] = kept
-            if not kept:
-                del container["env"]
-
-
-def _renamed(path: Path, job: TFJob) -> Path:
-    key = path[2]
-    name = next(one.job for one in job.replicas if one.key == key)
-    return ("spec", "jobs", name, *path[3:])
+        container["env"] = kept
+        if not kept:
+            del container["env"]
 
 
 def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
@@ -232,41 +215,22 @@ def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
             if where[-2:-1] == ("matchLabelKeys",) or (holder == ("matchExpressions",) and key == "key"):
                 labels = {value}
         found |= {(where, label): None for label in sorted(labels & LABELS.keys())}
-    return ((where, _label_words(label)) for where, label in found)
-
-
-def _label_words(key: str) -> str:
-    ours = LABELS[key]
-    words = f"a TFCluster's pods do not have the label {key}: "
-    return words + (f"use {ours}, which has the same values" if ours else "no label here says who leads")
+    for where, label in found:
+        ours = f"use {LABELS[label]}, which has the same values" if LABELS[label] else "no label here says who leads"
+        yield where, f"a TFCluster's pods do not have the label {label}: {ours}"
 
 
 def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
     """Find texts with the address of a replica, by the Service that TFJob created for it."""
     types = "|".join(re.escape(one.job) for one in job.replicas)
     service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
-    if not types:
-        return
-    for where, value in texts(node, path):
-        if (found := service.search(value)) is None:
+    for where, value in nodes(node, path):
+        if not isinstance(value, str) or (found := service.search(value)) is None:
             continue
         host, domain = found[1], found[2]
         wanted = f"{host}.{job.name}{domain or f'.{job.namespace}.svc'}"
         if not domain.startswith(f".{job.name}."):
             yield where, f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
-
-
-def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    return ((where, value) for where, value in nodes(node, path) if isinstance(value, str))
-
-
-def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    names = [one.get("name") for one in containers(template)]
-    if names and CONTAINER not in names:
-        words = (
-            f"TFJob rejects a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
-        )
-        findings.say(Outcome.NOTED, path, words)
 
 
 def _objects(holder: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:

@@ -150,10 +150,9 @@ def is_tfjob(document: Any) -> bool:
 
 
 def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
-    metadata = manifest.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    spec = manifest.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
+    metadata, spec = (
+        part if isinstance(part, Mapping) else {} for part in (manifest.get("metadata"), manifest.get("spec"))
+    )
     dynamic = spec.get("enableDynamicWorker")
     if dynamic is not None and not isinstance(dynamic, bool):
         findings.say(Outcome.REJECTED, ("spec", "enableDynamicWorker"), f"it is {brief(dynamic)}: write true or false")
@@ -177,9 +176,8 @@ def _all_replicas(specs: Any, findings: Findings) -> tuple[Replicas, ...]:
         job, where = str(key).lower(), (*path, key)
         if not isinstance(raw, Mapping):
             words = "it is empty: write its template, or remove it"
-            findings.say(
-                Outcome.REJECTED, where, words if raw is None else f"it is {brief(raw)}, and must be an object"
-            )
+            words = words if raw is None else f"it is {brief(raw)}, and must be an object"
+            findings.say(Outcome.REJECTED, where, words)
         elif job in found:
             words = f"it is {found[job].key} once more: TFJob takes any case, and only one of them counts. Keep one"
             findings.say(Outcome.REJECTED, where, words)
@@ -199,15 +197,8 @@ def _replicas(key: str, job: str, raw: Mapping[str, Any], where: Path, findings:
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
         findings.say(Outcome.REJECTED, (*where, "template"), "its spec is missing: write the pod's containers there")
         template = {}
-    return Replicas(
-        key=key,
-        job=job,
-        replicas=replicas,
-        count=replicas if isinstance(replicas, int) else 1,
-        restart_policy=str(policy or ""),
-        port=_port(template),
-        template=template,
-    )
+    count = replicas if isinstance(replicas, int) else 1
+    return Replicas(key, job, replicas, count, str(policy or ""), _port(template), template)
 
 
 def containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -1,14 +1,18 @@
-"""What keeps one cluster from its work?  Judgements of its picture and of its NetworkPolicies."""
+"""``tfcluster doctor``: the checks of the installation, and of what keeps one cluster from its work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from tfcluster.doctor.checks import GRAVE, Check, Unknown, Verdict, remedy_for
-from tfcluster.kube.api import Object
+from tfcluster.doctor.installation import Check, Unknown, Verdict, ask, check_installation, check_server
+from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
+from tfcluster.kube.api import NETWORK_POLICIES, KubernetesApi, Object
+from tfcluster.status.load import look
 from tfcluster.status.picture import Picture, TaskPicture
 from tfcluster.terminal import few
+from tfcluster_operator.declaration import naming, reasons
 
 _WAITS: Final = (
     (
@@ -27,14 +31,63 @@ _WAITS: Final = (
         "Correct what the message names in the template; a missing command is not in the image.",
     ),
 )
-_STANDING: Final[Mapping[str, Verdict]] = {
-    "Ready": "ok",
-    "Succeeded": "ok",
-    "Suspended": "ok",
-    "Elsewhere": "ok",
-    "Failed": "failed",
-    "Stalled": "failed",
+
+
+#: Remedies by reason, where NAME stands for the cluster: of waits that can end by themselves, and of causes that a user
+#: has to fix. Reasons that only need time are not here.
+_OF_WAITS: Final = {
+    reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
+    reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
+    reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
+    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
+    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
+    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.DELETING: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
 }
+GRAVE: Final = {
+    reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
+    reasons.GANG_TIMEOUT: "Make room, then suspend and resume it; one that has failed must be created again.",
+    reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
+    reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.forceDeleteAfterSeconds.",
+    reasons.RESOLVER_UNTRUSTED: "Find out who made that ConfigMap, and delete it: the operator makes the right one.",
+    reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
+    reasons.REJECTED: "Fix what the API server's message names: a quota, Pod Security, a policy, or a field.",
+    reasons.REQUEST_FAILED: "Repair what the API server's message names, such as a webhook that does not answer.",
+    reasons.CONFLICTING_WRITES: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
+    reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.INVALID_SPEC: "Correct the spec as the message says, and update the CRD.",
+    reasons.TASK_FAILED: "Read the task's log: `tfcluster logs NAME`. Delete and create the cluster to run it again.",
+    reasons.PERMANENT_EXIT_CODE: "Read the task's log: `tfcluster logs NAME`. Its program says that another try fails.",
+    reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
+    reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
+}
+REMEDIES: Final = {**_OF_WAITS, **GRAVE}
+
+
+def remedy_for(reason: str, name: str) -> str:
+    """Return what to do about a reason; "" if nothing has to be done."""
+    return REMEDIES.get(reason, "").replace("NAME", name)
+
+
+def diagnose(api: KubernetesApi, name: str | None, *, local: bool = False) -> Iterator[Check]:
+    if local:
+        yield check_server(api)
+    else:
+        yield from check_installation(api)
+    if name is None:
+        return
+    try:
+        _, picture = look(api, name)
+    except NoClusterError as error:
+        yield Check("cluster", "failed", str(error), error.hint)
+        return
+    except (RefusedError, UnreachableError) as error:
+        yield Check("cluster", "unknown", str(error))
+        return
+    # A local run does not have isolation to check: every program of the machine can reach its tasks.
+    labels = f"{naming.LABEL_CLUSTER}={name}"
+    yield from judge_cluster(picture, None if local else ask(partial(api.list, NETWORK_POLICIES, labels=labels)))
 
 
 def judge_cluster(picture: Picture, policies: Sequence[Object] | Unknown | None) -> Iterator[Check]:
@@ -52,7 +105,9 @@ def _conditions(picture: Picture) -> Iterator[Check]:
         remedy = f"Is an operator installed that works in namespace {picture.namespace}? The checks above say so."
         yield Check("cluster", "failed", message, remedy)
     else:
-        verdict = _STANDING.get(standing.state, "failed" if standing.reason in GRAVE else "warning")
+        grave = standing.state in {"Failed", "Stalled"} or standing.reason in GRAVE
+        fine = standing.state in {"Ready", "Succeeded", "Suspended", "Elsewhere"}
+        verdict: Verdict = "ok" if fine else "failed" if grave else "warning"
         remedy = "" if verdict == "ok" else remedy_for(standing.reason, picture.name)
         yield Check("cluster", verdict, message, remedy)
     for notice in standing.notices:
@@ -71,16 +126,12 @@ def _tasks(picture: Picture) -> Iterator[Check]:
                 told.setdefault(task.cause, []).append(task)
         for cause, of_tasks in told.items():
             yield Check(name, "failed", f"{_named(of_tasks)}: {cause}", remedy)
-    late = [task for task in tasks if task.view == "waiting"]
-    if late:
+    if late := [task for task in tasks if task.view == "waiting"]:
         remedy = "Wait; if it lasts, read the operator's log."
         yield Check("views", "warning", f"{_named(late)}: the newest view is not delivered yet", remedy)
-    broken = [
-        task
-        for task in tasks
-        if any(one.granted is not None and (one.healthy or 0) < one.granted for one in task.devices.values())
-    ]
-    if broken:
+    if broken := [
+        task for task in tasks if any((one.healthy or 0) < (one.granted or 0) for one in task.devices.values())
+    ]:
         yield Check("devices", "failed", f"{_named(broken)}: a device has failed", "Drain the node, and repair it.")
 
 

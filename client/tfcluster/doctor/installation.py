@@ -1,17 +1,170 @@
-"""Is TFCluster installed, and does it work?  Each check builds on the earlier ones."""
+"""The checks of ``tfcluster doctor``; what is installed, and whether it works: a rejected request is a fact, too."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
 import tfcluster_resolver
-from tfcluster.doctor.checks import Check, Unknown
-from tfcluster.doctor.facts import RIGHTS, Installation, options_of
-from tfcluster.kube.api import Object
+from tfcluster.errors import NotFoundError, RefusedError, UnreachableError
+from tfcluster.kube.api import DEFINITIONS, DEPLOYMENTS, PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.manifest.validate import definition
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
+
+Verdict = Literal["ok", "warning", "failed", "unknown"]
+
+#: The most severe first; "unknown" means that this user is not permitted to read it.
+GRAVITY: Final[tuple[Verdict, ...]] = ("failed", "warning", "unknown", "ok")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A part that could not be read, and why."""
+
+    why: str
+
+
+def worst(checks: Iterable[Check]) -> Verdict:
+    """Return the worst verdict; "unknown" is not a fault."""
+    found = {one.verdict for one in checks}
+    return next((verdict for verdict in ("failed", "warning") if verdict in found), "ok")
+
+
+def what_to_do(checks: Sequence[Check]) -> list[str]:
+    """Return what to do, the most important first: later checks depend on earlier ones."""
+    wrong = [one for verdict in GRAVITY for one in checks if one.verdict == verdict and one.remedy]
+    return list(dict.fromkeys(one.remedy for one in wrong))
+
+
+_T = TypeVar("_T")
+#: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
+OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
+#: The namespace that the docs install into: searched if this user cannot search all namespaces.
+USUAL_NAMESPACE: Final = "tfcluster-system"
+RIGHTS: Final = (
+    ("get", TFCLUSTERS, "", "status"),
+    ("list", TFCLUSTERS, "", "status"),
+    ("create", TFCLUSTERS, "", "create"),
+    ("patch", TFCLUSTERS, "", "scale, suspend, restart"),
+    ("delete", TFCLUSTERS, "", "delete"),
+    ("list", PODS, "", "status"),
+    ("get", PODS, "log", "logs"),
+    ("create", PODS, "portforward", "port-forward"),
+)
+_BESIDE_EACH_OTHER: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The state of the API server and the operator; Unknown if it could not be read, None if it does not exist.
+
+    ``operators`` are the Deployments. ``rights`` says for each of RIGHTS whether this user has it, ``reported`` whether
+    an operator ever reported on a TFCluster of the namespace.
+    """
+
+    namespace: str
+    server: str
+    version: Mapping[str, Any] | Unknown
+    served: bool | Unknown
+    definition: Object | Unknown | None
+    operators: Sequence[Object] | Unknown
+    everywhere: bool
+    rights: Mapping[int, bool | Unknown]
+    reported: bool | Unknown
+
+
+def ask(question: Callable[[], _T]) -> _T | Unknown:
+    """Return the answer to a request (None if the object does not exist), or Unknown with the reason of the error."""
+    try:
+        return question()
+    except (RefusedError, UnreachableError) as error:
+        return Unknown(str(error))
+
+
+def ask_all(questions: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
+    """Ask several questions in parallel, and return each answer, or Unknown, by its name."""
+    with ThreadPoolExecutor(_BESIDE_EACH_OTHER) as pool:
+        answers = {name: pool.submit(ask, question) for name, question in questions.items()}
+        return {name: answer.result() for name, answer in answers.items()}
+
+
+def check_server(api: KubernetesApi) -> Check:
+    return judge_server(api.server, ask(partial(version_of, api)))
+
+
+def check_installation(api: KubernetesApi) -> Iterator[Check]:
+    return judge_installation(installation_of(api), definition())
+
+
+def installation_of(api: KubernetesApi) -> Installation:
+    """Read the server's version, the CRD, the operator and this user's permissions."""
+    found = ask_all(
+        {
+            "version": partial(version_of, api),
+            "served": partial(_is_served, api),
+            "definition": partial(api.find, DEFINITIONS, f"{naming.PLURAL}.{naming.GROUP}"),
+            "operators": partial(operators_of, api),
+            "reported": lambda: any((one.get("status") or {}).get("conditions") for one in api.list(TFCLUSTERS)),
+        }
+    )
+    operators, everywhere = found["operators"]
+    rights = {number: partial(api.may, *right[:3]) for number, right in enumerate(RIGHTS)}
+    found |= {"operators": operators, "everywhere": everywhere, "rights": ask_all(rights)}
+    return Installation(namespace=api.namespace, server=api.server, **found)
+
+
+def version_of(api: KubernetesApi) -> Any:
+    return json.loads(api.read("/version"))
+
+
+def _is_served(api: KubernetesApi) -> bool:
+    with contextlib.suppress(NotFoundError):
+        return any(one.get("name") == naming.PLURAL for one in api.resources_of(naming.API_VERSION))
+    return False
+
+
+def operators_of(api: KubernetesApi) -> tuple[Sequence[Object] | Unknown, bool]:
+    """Find the Deployments of operators, and return whether all namespaces were searched."""
+    everywhere = ask(partial(api.list, DEPLOYMENTS, "", labels=OPERATOR_LABELS))
+    if not isinstance(everywhere, Unknown):
+        return everywhere, True
+    nearby = dict.fromkeys([USUAL_NAMESPACE, api.namespace])
+    answers = ask_all({one: partial(api.list, DEPLOYMENTS, one, labels=OPERATOR_LABELS) for one in nearby})
+    known = [answer for answer in answers.values() if not isinstance(answer, Unknown)]
+    return [one for of_namespace in known for one in of_namespace] if known else everywhere, False
+
+
+def options_of(deployment: Object) -> dict[str, list[str]]:
+    """Return the options that an operator is started with, each with its values; [] for a flag."""
+    containers = deployment["spec"]["template"]["spec"].get("containers") or [{}]
+    operator = next((one for one in containers if one.get("name") == "operator"), containers[0])
+    options: dict[str, list[str]] = {}
+    name = ""
+    for word in operator.get("args") or ():
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            options.setdefault(name, []).extend([value] if value else [])
+        elif name:
+            options[name].append(word)
+    return options
+
 
 #: The minors of Kubernetes 1 in docs/reference/versions.md: the oldest supported, the newest tested.
 OLDEST_MINOR: Final = 34
@@ -44,9 +197,8 @@ def judge_server(server: str, version: Mapping[str, Any] | Unknown) -> Check:
     if minor < OLDEST_MINOR:
         remedy = f"Upgrade Kubernetes to 1.{OLDEST_MINOR} or newer; docs/reference/versions.md says what is missing."
         return Check(name, "warning", f"{message}; supported is 1.{OLDEST_MINOR} and newer", remedy)
-    if minor > NEWEST_MINOR:
-        return Check(name, "ok", f"{message}; tests ran with 1.{NEWEST_MINOR} at the newest")
-    return Check(name, "ok", message)
+    newer = f"; tests ran with 1.{NEWEST_MINOR} at the newest" if minor > NEWEST_MINOR else ""
+    return Check(name, "ok", message + newer)
 
 
 def _definition(found: Installation, packaged: Mapping[str, Any]) -> Check:
@@ -97,7 +249,7 @@ def _operator(found: Installation) -> Iterator[Check]:
     for one in found.operators:
         yield _available(one)
         yield from _version(one)
-    yield _namespaces(found)
+    yield _namespaces(found.operators, found)
 
 
 def _where(deployment: Object) -> str:
@@ -105,24 +257,21 @@ def _where(deployment: Object) -> str:
 
 
 def _available(deployment: Object) -> Check:
-    status, wanted = deployment.get("status") or {}, (deployment.get("spec") or {}).get("replicas", 1)
+    about, status, wanted = (
+        deployment["metadata"],
+        deployment.get("status") or {},
+        deployment["spec"].get("replicas", 1),
+    )
     available = int(status.get("availableReplicas") or 0)
     message = f"{_where(deployment)}: {available} of {wanted} available"
     if wanted == 0:
-        about = deployment["metadata"]
         remedy = f"kubectl scale deployment {about['name']} -n {about.get('namespace')} --replicas=2"
         return Check("operator", "failed", f"{message}: it is scaled to 0", remedy)
     if available == 0:
         said = [str(one.get("message")) for one in status.get("conditions") or () if one.get("status") == "False"]
-        remedy = f"kubectl describe pods {_pods(deployment)}"
+        remedy = f"kubectl describe pods -n {about.get('namespace')} -l {OPERATOR_LABELS}"
         return Check("operator", "failed", "; ".join([message, *said]), remedy)
     return Check("operator", "ok" if available >= wanted else "warning", message)
-
-
-def _pods(deployment: Object) -> str:
-    labels = ((deployment.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
-    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    return f"-n {deployment['metadata'].get('namespace')} -l {selector}"
 
 
 def _version(deployment: Object) -> Iterator[Check]:
@@ -142,9 +291,9 @@ def _minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def _namespaces(found: Installation) -> Check:
+def _namespaces(operators: Sequence[Object], found: Installation) -> Check:
     name, watched = "namespaces", set()
-    for one in () if isinstance(found.operators, Unknown) else found.operators:
+    for one in operators:
         options = options_of(one)
         if "--all-namespaces" in options:
             return Check(name, "ok", f"{_where(one)} works in all namespaces")
@@ -153,9 +302,8 @@ def _namespaces(found: Installation) -> Check:
     if found.namespace in watched:
         return Check(name, "ok", f"an operator works in {found.namespace}")
     remedy = f"Add {found.namespace} to the chart's watchNamespaces, or use one of these namespaces: {listed}."
-    verdict = "failed" if found.everywhere and watched else "unknown"
     message = f"no operator works in namespace {found.namespace}; they work in {listed}"
-    return Check(name, verdict, message, remedy if verdict == "failed" else "")  # type: ignore[arg-type]  # one of two literals
+    return Check(name, "failed", message, remedy) if found.everywhere and watched else Check(name, "unknown", message)
 
 
 def _rights(found: Installation) -> Check:

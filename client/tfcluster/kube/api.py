@@ -20,8 +20,7 @@ import yaml
 
 import tfcluster_resolver
 from tfcluster.errors import NotFoundError, TFClusterError, UnreachableError, no_cluster
-from tfcluster.kube.connection import Cut, brief_of_kubeconfig, load_kubeconfig
-from tfcluster.kube.rejections import UNKNOWN_PATH, error_of_response, error_of_status
+from tfcluster.kube import connection
 from tfcluster_operator.declaration import naming
 
 # The import takes a third of a second: `--help`, and what sends no request, does without.
@@ -85,7 +84,7 @@ class KubernetesApi:
         configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
-        self._cut = Cut()
+        self._cut = connection.Cut()
         self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
 
     @classmethod
@@ -101,7 +100,7 @@ class KubernetesApi:
         # The official client reads KUBECONFIG when it is imported, and a notebook sets it later.
         file = own or os.environ.get("KUBECONFIG") or None
         try:
-            of_context = load_kubeconfig(configuration, file, context)
+            of_context = connection.load_kubeconfig(configuration, file, context)
         except ConfigException as error:
             if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
@@ -111,7 +110,7 @@ class KubernetesApi:
             ) from error
         except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
             raise UnreachableError(
-                f"the kubeconfig cannot be read: {brief_of_kubeconfig(error)}",
+                f"the kubeconfig cannot be read: {connection.brief_of_kubeconfig(error)}",
                 hint=f"It is {file or '~/.kube/config'}; name another one with --kubeconfig or KUBECONFIG.",
             ) from error
         return cls(configuration, namespace or of_context or "default", file or "~/.kube/config", context)
@@ -145,16 +144,16 @@ class KubernetesApi:
 
     # --- reading
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
+    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return an object; raises NotFoundError and RefusedError."""
-        return self._json("GET", self._path(resource, namespace, name, subresource))
+        return self._json("GET", self._path(resource, namespace, name))
 
     def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
         """Return an object, or None if it does not exist; raises RefusedError, also if the kind does not exist."""
         try:
             return self.get(resource, name, namespace)
         except NotFoundError as error:
-            if error.reason == UNKNOWN_PATH:
+            if error.reason == connection.UNKNOWN_PATH:
                 raise
             return None
 
@@ -186,7 +185,7 @@ class KubernetesApi:
         for line in _lines(response):
             event = json.loads(line)
             if event["type"] == "ERROR":
-                raise error_of_status(event["object"])
+                raise connection.error_of_status(event["object"])
             yield event["type"], event["object"]
 
     # --- writing
@@ -217,12 +216,10 @@ class KubernetesApi:
         change: Mapping[str, Any],
         namespace: str | None = None,
         *,
-        subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
         """Change an object with a merge patch; raises NotFoundError, ConflictError and RefusedError."""
-        path = self._path(resource, namespace, name, subresource)
-        query = _writing(dry_run=dry_run)
+        path, query = self._path(resource, namespace, name), _writing(dry_run=dry_run)
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -331,7 +328,7 @@ class KubernetesApi:
                 retries=urllib3.Retry(connect=2, read=0, redirect=0, status=0, other=0),
             )
             if response.status >= 400:
-                raise error_of_response(response.status, response.read(), server=self.server)
+                raise connection.error_of_response(response.status, response.read(), server=self.server)
         except ValueError:
             # The messages of http.client contain the header, and so the token: never show or chain them.
             raise UnreachableError(

@@ -17,7 +17,6 @@ from tfcluster.kube.api import KubernetesApi, Object, Selection
 _WATCH: Final = 60.0
 #: The back-off after a failure, in seconds: the first delay, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_EXPIRED: Final = 410
 
 
 def follow(
@@ -44,7 +43,8 @@ def follow(
                         found[_key(body)] = body
                     yield [*found.values()]
         except (UnreachableError, RefusedError) as error:
-            if not known or _is_final(error):
+            # A retry helps after an expired version (410), and when the server is overloaded.
+            if not known or (isinstance(error, RefusedError) and error.status < 500 and error.status not in {410, 429}):
                 raise
             broken(error)
         left = until - time.monotonic()
@@ -52,11 +52,6 @@ def follow(
             return
         time.sleep(min(pause, left))
         pause = min(pause * 2, _LONGEST_PAUSE)
-
-
-def _is_final(error: TFClusterError) -> bool:
-    """Return whether a retry cannot help; it does after an expired version and when the server is overloaded."""
-    return isinstance(error, RefusedError) and error.status < 500 and error.status not in {_EXPIRED, 429}
 
 
 def _key(body: Object) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import random
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -67,13 +67,8 @@ def default_choice() -> range:
     return range(max(_LOWEST, below - _CHOICE), below)
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """A pod's DNS name: its hostname, its Service, its namespace."""
-
-    name: str
-    service: str
-    namespace: str
+#: A pod's DNS name: its hostname, its Service, its namespace.
+_Host = tuple[str, str, str]
 
 
 class Addresses:
@@ -89,7 +84,7 @@ class Addresses:
         labels = host.split(".")
         if not port.isdecimal() or len(labels) < 4 or labels[3] != "svc":
             return None
-        key = _Host(*labels[:3]), int(port)
+        key = (labels[0], labels[1], labels[2]), int(port)
         if key not in self._local:
             self._local[key] = self._ports.take()
         return self._local[key]
@@ -102,7 +97,7 @@ class Addresses:
     def of_host(self, name: str, service: str, namespace: str) -> Iterator[tuple[int, int]]:
         """Return the ports of one pod, each with its port on this machine."""
         for (host, port), here in self._local.items():
-            if host == _Host(name, service, namespace):
+            if host == (name, service, namespace):
                 yield port, here
 
     def rewrite_view(self, text: str) -> str:
@@ -128,8 +123,8 @@ class Addresses:
 
         def here(match: re.Match[str]) -> str:
             name, port = match[1], match[2]
-            host = _Host(name, service, namespace)
-            if not any(host == known for known, _ in self._local):
+            host = name, service, namespace
+            if all(host != known for known, _ in self._local):
                 return match[0]
             return HOST if port is None else f"{HOST}:{self._local.get((host, self._declared(int(port))), port)}"
 

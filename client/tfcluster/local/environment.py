@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tfcluster.local.addresses import Addresses
-from tfcluster.local.containers import Actions, Container, Prepared
+from tfcluster.local.containers import Actions, Command, Container, Prepared
 from tfcluster.local.logs import ContainerLog
-from tfcluster.local.processes import Command
 from tfcluster.local.session import CLAIMS
 from tfcluster.local.volumes import SINGULAR, Lookup, NotYetError, Volumes, content_of, value_of
 from tfcluster_resolver import contract
@@ -71,15 +70,13 @@ class Rewriting:
     def words(self, words: Sequence[str]) -> list[str]:
         """Rewrite a program's arguments; a number is the own port if the name of its flag says that it is a port."""
         told = []
-        before = ""
-        for word in words:
+        for before, word in zip(["", *words], words, strict=False):
             flag, equals, value = word.partition("=")
             if equals and flag.startswith("-") and _PORT.search(flag):
-                word = f"{flag}={self._number(value)}"  # noqa: PLW2901 - the same word, as it is told
-            elif before.startswith("-") and _PORT.search(before):
-                word = self._number(word)  # noqa: PLW2901 - likewise
-            told.append(self.text(word))
-            before = word
+                told.append(self.text(f"{flag}={self._number(value)}"))
+            else:
+                is_port = before.startswith("-") and _PORT.search(before)
+                told.append(self.text(self._number(word) if is_port else word))
         return told
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
@@ -106,10 +103,8 @@ INHERITED: Final = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
-_INHERITED_PREFIX: Final = "LC_"
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
-_GPU: Final = "nvidia.com/gpu"
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -119,15 +114,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def base(python: Path, wrappers: Path, hostname: str) -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
+    kept = {name: text for name, text in os.environ.items() if name in INHERITED or name.startswith("LC_")}
     path = os.pathsep.join([str(wrappers), str(python.parent), os.environ.get("PATH", _DEFAULT_PATH)])
     return {**kept, "PATH": path, "HOSTNAME": hostname, "PYTHONUNBUFFERED": "1"}
-
-
-def _visible_devices(container: Object) -> dict[str, str]:
-    """Hide the GPUs from a container that does not request any: TensorFlow would take all of their memory."""
-    wants = ((container.get("resources") or {}).get("limits") or {}).get(_GPU)
-    return {} if wants else {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
@@ -174,17 +163,8 @@ def arguments(
     if not command:
         return []
     words = rewriting.words([*command, *(expand(one, variables) for one in container.get("args") or ())])
-    if is_python(words[0]):
-        words[0] = str(python)
-    return words
-
-
-def is_python(program: str) -> bool:
-    """Return whether a program is a Python interpreter, which the interpreter of this machine replaces."""
-    return _PYTHON.fullmatch(Path(program).name) is not None
-
-
-_MESSAGE_PATH: Final = "/dev/termination-log"
+    # The interpreter of this machine replaces that of the image.
+    return [str(python), *words[1:]] if _PYTHON.fullmatch(Path(words[0]).name) else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,34 +196,26 @@ class Surroundings:
         uid: str = pod["metadata"]["uid"]
         return self.folder / "pods" / uid
 
-    def _names(self, pod: Object) -> tuple[str, str, str, str]:
-        """Return a pod's namespace, name, hostname and Service."""
-        metadata, spec = pod["metadata"], pod["spec"]
-        name = metadata["name"]
-        return metadata["namespace"], name, spec.get("hostname") or name, spec.get("subdomain") or name
-
     def volumes_of(self, pod: Object, lookup: Lookup) -> Volumes:
         """Return a pod's volumes; they are created later."""
         claims = self.folder / CLAIMS / str(pod["metadata"]["namespace"])
         return Volumes(self.pod_folder(pod) / "volumes", claims, lookup, rewrite=self.addresses.rewrite_view)
 
     def prepare(self, pod: Object, container: Container, volumes: Volumes, lookup: Lookup) -> Prepared:
-        namespace, name, hostname, service = self._names(pod)
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        hostname, service = pod["spec"].get("hostname") or name, pod["spec"].get("subdomain") or name
         variables = declared(pod, container.spec, lookup)
         self.addresses.local_port(variables.get(contract.ENV_ADDRESS, ""))
         message_file = self.pod_folder(pod) / f"{container.name}.message"
         message_file.parent.mkdir(parents=True, exist_ok=True)
         message_file.unlink(missing_ok=True)
-        rewriting = Rewriting(
-            PathMap([*self.mapped, *self._mounts(container.spec, variables, volumes, message_file)]),
-            self.addresses,
-            hostname=hostname,
-            service=service,
-            namespace=namespace,
-        )
+        paths = PathMap([*self.mapped, *self._mounts(container.spec, variables, volumes, message_file)])
+        rewriting = Rewriting(paths, self.addresses, hostname=hostname, service=service, namespace=namespace)
+        gpus = ((container.spec.get("resources") or {}).get("limits") or {}).get("nvidia.com/gpu")
         env = {
             **base(self.python, self.wrappers, hostname),
-            **_visible_devices(container.spec),
+            # Without a GPU of its own, TensorFlow would take the memory of all of them.
+            **({} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}),
             **rewriting.variables(variables),
         }
         if contract.ENV_DIRECTORY not in env:
@@ -257,10 +229,8 @@ class Surroundings:
             told = arguments({"command": words}, {}, rewriting, python=self.python)
             return Command(told, env, cwd)
 
-        log = ContainerLog(
-            self.folder / "logs" / name / f"{container.name}.log",
-            heard=lambda line: self.heard(namespace, name, container.name, line),
-        )
+        file = self.folder / "logs" / name / f"{container.name}.log"
+        log = ContainerLog(file, heard=lambda line: self.heard(namespace, name, container.name, line))
         return Prepared(Command(argv, env, cwd), log, Actions(container.spec, rewriting.port, command), message_file)
 
     def _mounts(
@@ -270,7 +240,7 @@ class Surroundings:
         for mount in container.get("volumeMounts") or ():
             sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", variables)
             mounts.append(PathMapping(mount["mountPath"], volumes.path(mount, sub_path)))
-        message_path = container.get("terminationMessagePath") or _MESSAGE_PATH
+        message_path = container.get("terminationMessagePath") or "/dev/termination-log"
         return [*mounts, PathMapping(message_path, message_file)]
 
     def _working_directory(self, pod: Object, container: Object, rewriting: Rewriting) -> str:

@@ -20,11 +20,9 @@ SERVED: Final = {
     "Service": ("v1", "services"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
 }
-_PROGRAMS: Final = frozenset(
-    {
-        *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
-        *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
-    }
+_PROGRAMS: Final = (
+    *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
+    *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
 )
 NAMESPACE: Final = "default"
 
@@ -34,9 +32,9 @@ def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: No
     found = playable(read_clusters(paths), tell)
     for one in found.clusters:
         declare(one, NAMESPACE)
-    every = (*found.others, *found.clusters)
     return [
-        {**one.body, "metadata": {"namespace": NAMESPACE, **one.body["metadata"], "name": one.name}} for one in every
+        {**one.body, "metadata": {"namespace": NAMESPACE, **one.body["metadata"], "name": one.name}}
+        for one in (*found.others, *found.clusters)
     ]
 
 
@@ -72,35 +70,22 @@ def clusters_of(objects: Sequence[Object]) -> list[Object]:
 
 def unplayed(clusters: Sequence[Object]) -> list[str]:
     """List each field of the manifest that is ignored on this machine, once."""
-    found: dict[str, None] = {}
+    found: list[str] = []
     for body in clusters:
-        spec = body["spec"]
-        mode = (spec.get("isolation") or {}).get("mode", "None")
-        if mode != "None":
-            found["isolation"] = None
-        for job in spec["jobs"].values():
+        mode = (body["spec"].get("isolation") or {}).get("mode", "None")
+        found += ["isolation"] if mode != "None" else []
+        for job in body["spec"]["jobs"].values():
             pod = (job.get("template") or {}).get("spec") or {}
-            found.update(dict.fromkeys(field for field in _POD_FIELDS if pod.get(field)))
+            found += [field for field in _POD_FIELDS if pod.get(field)]
     for _, _, container in _containers(clusters):
-        found.update(dict.fromkeys(field for field in _CONTAINER_FIELDS if container.get(field)))
-    return list(found)
+        found += [field for field in _CONTAINER_FIELDS if container.get(field)]
+    return list(dict.fromkeys(found))
 
 
 _POD_FIELDS: Final = (
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "topologySpreadConstraints",
-    "serviceAccountName",
-    "securityContext",
-    "runtimeClassName",
-    "priorityClassName",
-    "schedulingGates",
-    "readinessGates",
-    "activeDeadlineSeconds",
-    "hostAliases",
-    "dnsConfig",
-    "hostNetwork",
+    *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulingGates", "priorityClassName"),
+    *("serviceAccountName", "securityContext", "runtimeClassName", "readinessGates", "activeDeadlineSeconds"),
+    *("hostAliases", "dnsConfig", "hostNetwork"),
 )
 _CONTAINER_FIELDS: Final = (
     *("image", "lifecycle", "livenessProbe", "startupProbe", "securityContext", "resources", "volumeDevices"),

@@ -15,10 +15,9 @@ from typing import Any, Final
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
 from tfcluster.local import manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
-from tfcluster.local.api import kubeconfig
 from tfcluster.local.environment import PathMapping, Surroundings
 from tfcluster.local.node import Node
-from tfcluster.local.plane import ControlPlane, control_plane, served
+from tfcluster.local.plane import control_plane, kubeconfig, served
 from tfcluster.local.store import Refusal, Store
 from tfcluster.local.story import Story
 from tfcluster.tasks import verdict
@@ -107,16 +106,16 @@ class _Run:
         namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         store = self._store = Store(time.time, served(), namespaces=namespaces)
         node = self._node = Node(store, self._surroundings)
-        async with control_plane(store, node.log_of) as plane:
+        async with control_plane(store, node.log_of) as (server, parts):
             store.subscribers.append(lambda _: self._looked.set())
             store.subscribers.append(self._story.change)
             self._introduce()
             self._create(store)
-            text = kubeconfig(plane.server.url, plane.server.token, self._options.clusters[0]["metadata"]["namespace"])
+            text = kubeconfig(server.url, server.token, self._options.clusters[0]["metadata"]["namespace"])
             session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=self._names)
             forgetting = asyncio.create_task(_forget(store))
             try:
-                code = await self._until_over(plane)
+                code = await self._until_over(parts)
                 for claim in self._session.claims:
                     delete = f"`tfcluster local delete {self._session.name}` deletes it"
                     self._story.say(f"volume {claim.name} stays in {claim}; {delete}")
@@ -124,7 +123,7 @@ class _Run:
                 forgetting.cancel()
                 self._story.end()
                 # The operator is stopped first, because it would replace the ended pods.
-                for part in plane.parts:
+                for part in parts:
                     part.cancel()
                 await self._end(node)
             return code
@@ -162,15 +161,14 @@ class _Run:
         if problems:
             raise ManifestError("the manifest is rejected", problems)
 
-    async def _until_over(self, plane: ControlPlane) -> int:
+    async def _until_over(self, parts: Sequence[asyncio.Task[None]]) -> int:
         waits: dict[str, asyncio.Task[Any]] = {
             "verdict": asyncio.create_task(self._verdict(self._store)),
             "signal": asyncio.create_task(self._signals.get()),
         }
-        if self._options.timeout is not None:
+        if self._options.timeout:
             waits["timeout"] = asyncio.create_task(asyncio.sleep(self._options.timeout))
-        everything = {*waits.values(), *plane.parts}
-        done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({*waits.values(), *parts}, return_when=asyncio.FIRST_COMPLETED)
         try:
             if waits["verdict"] in done:
                 return int(waits["verdict"].result())
@@ -184,27 +182,28 @@ class _Run:
         finally:
             for task in waits.values():
                 task.cancel()
-        part = next(one for one in plane.parts if one in done)
+        part = next(one for one in parts if one in done)
         error = part.exception() if not part.cancelled() else None
         self._story.say(f"the {part.get_name()} died: {error}", colour="red")
         return ExitCode.FAILED
 
     async def _verdict(self, store: Store) -> int:
         """Wait until every TFCluster has succeeded, failed or been deleted; a deleted one keeps its verdict."""
-        verdicts: dict[str, tuple[int, str] | None] = {}
+        verdicts: dict[str, str] = {}
         names: dict[str, str] = {}
         while True:
             self._looked.clear()
             clusters = store.list(naming.PLURAL)
             here = {one["metadata"]["uid"] for one in clusters}
             for uid in verdicts.keys() - here:
-                verdicts[uid] = verdicts[uid] or (ExitCode.FAILED, f"{names[uid]} was deleted before its end")
-            verdicts.update({one["metadata"]["uid"]: _verdict_of(one) for one in clusters})
-            names.update({one["metadata"]["uid"]: one["metadata"]["name"] for one in clusters})
-            over = [one for one in verdicts.values() if one]
-            if len(over) == len(verdicts):
-                failed = any(code for code, _ in over)
-                self._story.say("; ".join(words for _, words in over), colour="red" if failed else "green")
+                verdicts[uid] = verdicts[uid] or "was deleted before its end"
+            for one in clusters:
+                uid = one["metadata"]["uid"]
+                names[uid], verdicts[uid] = one["metadata"]["name"], verdict(one)
+            if all(verdicts.values()):
+                failed = not all(words.startswith("succeeded") for words in verdicts.values())
+                told = "; ".join(f"{names[uid]} {words}" for uid, words in verdicts.items())
+                self._story.say(told, colour="red" if failed else "green")
                 return ExitCode.FAILED if failed else ExitCode.OK
             await self._looked.wait()
 
@@ -223,19 +222,8 @@ class _Run:
         self._story.line(pod, container if several else "", line)
 
 
-def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return a TFCluster's verdict as exit code and message; None if it has not finished."""
-    words = verdict(body)
-    code = ExitCode.OK if words.startswith("succeeded") else ExitCode.FAILED
-    return (code, f"{body['metadata']['name']} {words}") if words else None
-
-
 async def _forget(store: Store) -> None:
     """Drop old revisions: a run can last for days, and otherwise every status ever written would be kept."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        forget(store)
-
-
-def forget(store: Store, keep: int = _REVISIONS_KEPT) -> None:
-    store.compact(store.revision - keep)
+        store.compact(store.revision - _REVISIONS_KEPT)

@@ -68,8 +68,7 @@ def running() -> list[Session]:
 
 def known() -> list[Session]:
     """List the running sessions, and those that left volumes."""
-    folders = sorted(states().glob("*/")) if states().is_dir() else ()
-    return [Session(folder.name, folder) for folder in folders if not folder.name.startswith(".")]
+    return [Session(folder.name, folder) for folder in sorted(states().glob("*/"))]
 
 
 @contextlib.contextmanager
@@ -77,7 +76,10 @@ def begin(name: str) -> Iterator[Session]:
     """Create the folder of a run; at the end everything except its volumes is deleted."""
     folder = states() / name
     for left in known():
-        _clean(left)
+        with contextlib.suppress(OSError):
+            if (descriptor := lock(left.folder / _LOCK)) is not None:
+                _clean(left)
+                os.close(descriptor)
     session = Session(name, folder)
     until = time.monotonic() + _PATIENCE
     try:
@@ -99,10 +101,7 @@ def begin(name: str) -> Iterator[Session]:
         yield session
     finally:
         session.kubeconfig.unlink(missing_ok=True)
-        if session.claims:
-            _empty(folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
+        _clean(session)
         os.close(descriptor)
 
 
@@ -175,18 +174,11 @@ def lock(path: Path, how: int = 0) -> int | None:
 
 
 def _clean(session: Session) -> None:
-    """Delete the rest of a killed run, except its volumes."""
-    with contextlib.suppress(OSError):
-        if (descriptor := lock(session.folder / _LOCK)) is None:
-            return
-        if session.claims:
-            _empty(session.folder)
-            os.close(descriptor)
-            return
-        # Renamed first, so that a new run of that name does not have to wait.
-        renamed = session.folder.rename(session.folder.with_name(f".{session.name}.{os.getpid()}"))
-        os.close(descriptor)
-        shutil.rmtree(renamed, ignore_errors=True)
+    """Delete what a run left, except its volumes."""
+    if session.claims:
+        _empty(session.folder)
+    else:
+        shutil.rmtree(session.folder, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:
@@ -207,8 +199,6 @@ def _holds_files(folder: Path) -> bool:
 def _write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, atomically."""
     new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    new.touch(mode=0o600)
+    new.write_text(text, encoding="utf-8")
     new.replace(path)

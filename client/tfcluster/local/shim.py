@@ -105,10 +105,8 @@ def _become(asked: dict[str, Any], writing: int, parent: int) -> None:
         os.chdir(asked["cwd"])
         what = f'exec: "{program}"'
         os.execvpe(program, argv, asked["env"])  # noqa: S606 - running the container's program is what is asked
-    except OSError as error:
-        os.write(writing, f"{what}: {error.strerror}".encode())
-    except ValueError as error:
-        os.write(writing, f"{what}: {error}".encode())
+    except (OSError, ValueError) as error:
+        os.write(writing, f"{what}: {getattr(error, 'strerror', error)}".encode())
     os._exit(1)
 
 

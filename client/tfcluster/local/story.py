@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -21,16 +21,9 @@ Object = Mapping[str, Any]
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 #: Events that other lines already report, or that do not matter on one machine.
 _SILENT: Final = (
-    reasons.CREATED,
-    reasons.VIEW_CHANGED,
-    reasons.POD_FAILED,
-    reasons.POD_KEPT,
-    reasons.HISTORY_LIMIT,
-    reasons.TASKS_SUCCEEDED,
-    reasons.TASK_FAILED,
-    reasons.PERMANENT_EXIT_CODE,
-    reasons.BACKOFF_LIMIT_EXCEEDED,
-    reasons.DEADLINE_EXCEEDED,
+    *(reasons.CREATED, reasons.VIEW_CHANGED, reasons.POD_FAILED, reasons.POD_KEPT, reasons.HISTORY_LIMIT),
+    *(reasons.TASKS_SUCCEEDED, reasons.TASK_FAILED, reasons.PERMANENT_EXIT_CODE),
+    *(reasons.BACKOFF_LIMIT_EXCEEDED, reasons.DEADLINE_EXCEEDED),
 )
 _MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
 #: How Python reports that its program does not exist.
@@ -52,10 +45,7 @@ class Story:
         quiet: bool = False,
     ) -> None:
         self._strip = f"{clusters[0]}-" if len(clusters) == 1 else ""
-        self._address_of = address_of
-        self._broken = broken
-        self._python = python
-        self._quiet = quiet
+        self._address_of, self._broken, self._python, self._quiet = address_of, broken, python, quiet
         self._colours: dict[str, str] = {}
         self._width = 0
         self._said: set[str] = set()
@@ -141,11 +131,10 @@ class Story:
     def _tell_containers(self, task: str, pod: Object) -> None:
         """Report a failed container while the others of its pod still run."""
         status = pod["status"]
-        statuses = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
-        for one in statuses if len(statuses) > 1 else ():
-            ended = one["state"].get("terminated") or {}
-            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"]):
-                self.say(f"{task}/{one['name']} {_how(ended)}", colour="red")
+        if len((*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])) > 1:
+            for name, ended in _failed(status):
+                if self._first("container", pod["metadata"]["uid"], name):
+                    self.say(f"{task}/{name} {_how(ended)}", colour="red")
 
     def _tell_restarts(self, body: Object) -> None:
         known = ledger.read(body.get("status") or {})
@@ -159,14 +148,16 @@ class Story:
 
 def how_it_ended(pod: Object) -> str:
     """Describe how a failed pod ended: its first failed container, the exit code and the last line."""
-    status = pod["status"]
-    if status.get("reason"):
-        return f"ended: {status['reason']}"
+    if reason := pod["status"].get("reason"):
+        return f"ended: {reason}"
+    return next((_how(ended) for _, ended in _failed(pod["status"])), "failed")
+
+
+def _failed(status: Object) -> Iterator[tuple[str, Object]]:
+    """Return the failed containers of a pod: the name of each, and how it ended."""
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        ended = one["state"].get("terminated") or {}
-        if ended.get("exitCode"):
-            return _how(ended)
-    return "failed"
+        if (ended := one["state"].get("terminated") or {}).get("exitCode"):
+            yield one["name"], ended
 
 
 def _how(ended: Object) -> str:

@@ -53,17 +53,10 @@ def _resource(pod: Object, reference: Object) -> str:
     resources = next((one.get("resources") or {} for one in containers if one["name"] == wanted), {})
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     text = (limits if kind == "limits" else {**limits, **requests}).get(name)
-    amount = (quantity(text) or Decimal(0)) if text is not None else _of_this_machine(name)
+    # Without a limit, a container has the resources of the whole machine.
+    whole = {"cpu": os.cpu_count() or 1, "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+    amount = quantity(text) or Decimal(0) if text is not None else Decimal(whole.get(name, 0))
     return str(math.ceil(amount / (quantity(reference.get("divisor")) or 1)))
-
-
-def _of_this_machine(resource: str) -> Decimal:
-    """Return the resources of a container without a limit: those of the whole machine."""
-    if resource == "cpu":
-        return Decimal(os.cpu_count() or 1)
-    if resource == "memory":
-        return Decimal(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return Decimal(0)
 
 
 File = tuple[bytes, int]

@@ -1,22 +1,135 @@
-"""Which logs should be open, given what there is and what was read: a pure decision.
+"""The state of each pod's log, and which logs should be open, given what there is and what was read: pure decisions.
 
 The pods of a task follow each other, and so do their logs: the next is opened when all of the one before is out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Any, Final, Literal
 
 from tfcluster.kube.api import Object
-from tfcluster.logs.pods import LogPod
-from tfcluster.tasks import TaskName, declared, verdict
+from tfcluster.tasks import TaskName, controller_of, declared, task_of, verdict
 from tfcluster.terminal import few
+from tfcluster_operator.declaration import naming, spec
 from tfcluster_operator.report import conditions
 
 _NAMED: Final = 4
+
+#: ``waiting``: no log yet. ``running``: more lines can come. ``ended``: the log is complete.
+State = Literal["waiting", "running", "ended"]
+#: The kubelet's reasons of a container that is about to start, with the message for each.
+_ON_ITS_WAY = {"ContainerCreating": "its container is being created", "PodInitializing": "it is being initialized"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogPod:
+    """A pod and the state of its log; ``container`` is "" if it does not have the requested one."""
+
+    task: TaskName
+    uid: str
+    name: str
+    #: When it was created, and the number in its name: the pods of a task are sorted by it.
+    born: tuple[str, int] = ("", 0)
+    kept: bool = False
+    container: str = spec.MAIN_CONTAINER
+    state: State = "running"
+    #: Whether the container has ever run, and whether an earlier container of the same pod has left a log.
+    readable: bool = True
+    restarted: bool = False
+    #: Why it waits, or how it ended, and whether it waits for a user's action.
+    words: str = ""
+    stuck: bool = False
+    leaving: bool = False
+
+
+def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> list[LogPod]:
+    """Return the pods of a cluster, those of each task in order of creation."""
+    own = [(task, pod) for pod in pods if controller_of(pod) == cluster_uid and (task := task_of(pod)) is not None]
+    return sorted((log_pod(*one, container) for one in own), key=lambda one: (one.task, one.born))
+
+
+def log_pod(task: TaskName, pod: Object, container: str = "") -> LogPod:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    names = containers(pod)
+    annotated = (metadata.get("annotations") or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
+    main = annotated if annotated in names else spec.choose_main([one["name"] for one in pod["spec"]["containers"]])
+    chosen = container or main
+    final = status.get("phase") in {"Succeeded", "Failed"}
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    told: Object = next((one for kind in kinds for one in status.get(kind) or () if one["name"] == chosen), {})
+    # The kubelet restarts only sidecars, because pods have restartPolicy Never.
+    init = pod["spec"].get("initContainers") or ()
+    again = any(one["name"] == chosen and one.get("restartPolicy") == "Always" for one in init)
+    state, readable = _state_of(told, final=final, again=again)
+    labels = metadata.get("labels") or {}
+    leaving = "deletionTimestamp" in metadata
+    why, stuck = _waits_for(status, told) if state == "waiting" else (_ended_by(status, told, leaving=leaving), False)
+    return LogPod(
+        task=task,
+        uid=metadata["uid"],
+        name=metadata["name"],
+        born=(metadata.get("creationTimestamp", ""), naming.first_pod_name(metadata["name"])[1]),
+        kept=naming.LABEL_KEPT in labels and status.get("phase") == "Failed",
+        container=chosen if chosen in names else "",
+        state=state,
+        readable=readable,
+        restarted=int(told.get("restartCount", 0)) > 0,
+        words=why,
+        stuck=stuck,
+        leaving=leaving,
+    )
+
+
+def containers(pod: Object) -> list[str]:
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    return [one["name"] for kind in kinds for one in pod["spec"].get(kind) or ()]
+
+
+def _state_of(told: Mapping[str, Any], *, final: bool, again: bool) -> tuple[State, bool]:
+    state = told.get("state") or {}
+    ran = bool((told.get("lastState") or {}).get("terminated"))
+    if "terminated" in state:
+        return ("running" if again and not final else "ended"), True
+    if "running" in state:
+        return "running", True
+    if final:
+        return "ended", ran
+    return ("running", True) if ran else ("waiting", False)
+
+
+def _waits_for(status: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return why a container has not started, and whether that needs a user's action."""
+    waiting = (told.get("state") or {}).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), " ".join(str(waiting.get("message", "")).split())
+    if reason and reason not in _ON_ITS_WAY:
+        return (f"{reason}: {message}" if message else reason), True
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return ": ".join(part for part in (one.get("reason", ""), one.get("message", "")) if part), True
+    for one in status.get("initContainerStatuses") or ():
+        if "running" in (one.get("state") or {}) and not one.get("ready"):
+            return f"its init container {one['name']} is running", False
+    return _ON_ITS_WAY.get(reason, "it is not scheduled yet" if not status.get("hostIP") else "it is starting"), False
+
+
+def _ended_by(status: Mapping[str, Any], told: Mapping[str, Any], *, leaving: bool) -> str:
+    """Return how a pod ended, or why it is about to."""
+    over = (told.get("state") or {}).get("terminated") or {}
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            message = one.get("message") or status.get("message") or one.get("reason", "")
+            return f"was taken away: {message}".strip()
+    if status.get("reason"):
+        return f"was taken away: {status.get('message') or status['reason']}"
+    if over and not leaving:
+        code, reason = over.get("exitCode", 0), over.get("reason", "")
+        if not code:
+            return "ended with exit code 0"
+        return f"failed with exit code {code}" + (f", {reason}" if reason not in {"", "Error"} else "")
+    return "was deleted" if leaving else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +229,12 @@ def _of_new_pod(pod: LogPod, progress: Progress) -> dict[str, str]:
 
 
 def _of_leaving(sight: Sight, progress: Progress) -> dict[str, str]:
-    jobs = declared(sight.cluster)
-    present = {pod.task for pod in sight.pods}
-    gone = [task for task in progress.last if task not in present and task.index >= jobs.get(task.job, 0)]
-    return {
-        f"leaves {progress.last[task].uid}": f"{task} is no longer declared: "
-        + (f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"job {task.job} was removed")
-        for task in gone
-    }
+    jobs, said = declared(sight.cluster), {}
+    for task in progress.last.keys() - {pod.task for pod in sight.pods}:
+        if task.index >= jobs.get(task.job, 0):
+            now = f"{task.job} has {jobs[task.job]} tasks now" if task.job in jobs else f"job {task.job} was removed"
+            said[f"leaves {progress.last[task].uid}"] = f"{task} is no longer declared: {now}"
+    return said
 
 
 def _of_waiting(sight: Sight, progress: Progress) -> dict[str, str]:

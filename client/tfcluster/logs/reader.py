@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from threading import Event
 from typing import Final
 
@@ -19,7 +20,7 @@ import urllib3
 
 from tfcluster.errors import NotFoundError, RefusedError, TFClusterError, UnreachableError
 from tfcluster.kube.api import PODS, KubernetesApi
-from tfcluster.logs.pods import LogPod
+from tfcluster.logs.plan import LogPod
 
 #: Longer lines are split, in bytes: a program can write without ever ending a line.
 LONGEST: Final = 2**20
@@ -61,7 +62,6 @@ class Position:
         #: Up to this position, a reopened stream repeats lines.
         self._old, self._repeated = (0, ""), 0
         self._stamp, self._is_new = "", True
-        self._spelled, self._second = "", 0
 
     def since(self) -> str:
         """Return the time for sinceTime where reading has to continue; "" before the first line."""
@@ -82,7 +82,7 @@ class Position:
         if match is None:  # the kubelet does not put a timestamp into the middle of a long line
             return (self._stamp, whole) if self._is_new else None
         self._stamp = stamp
-        when = (self._second_of(match[1] + match[3]), (match[2] or "").ljust(9, "0"))
+        when = (_second_of(match[1] + match[3]), (match[2] or "").ljust(9, "0"))
         self._is_new = when > self._old or (when == self._old and self._repeated == 0)
         if when == self._old and self._repeated:
             self._repeated -= 1
@@ -91,10 +91,10 @@ class Position:
         self._newest, self._count = (self._newest, self._count + 1) if when == self._newest else (when, 1)
         return stamp, text
 
-    def _second_of(self, spelled: str) -> int:
-        if spelled != self._spelled:  # most lines of a busy program have the same second
-            self._spelled, self._second = spelled, int(datetime.fromisoformat(spelled).timestamp())
-        return self._second
+
+@lru_cache(maxsize=1000)  # most lines of a busy program have the same second
+def _second_of(spelled: str) -> int:
+    return int(datetime.fromisoformat(spelled).timestamp())
 
 
 #: The back-off before a log is opened again, in seconds: the first and the longest.
@@ -145,8 +145,7 @@ class LogReader:
         """Stop reading, from another thread."""
         self._stopped.set()
         self.note_over()
-        response = self._response
-        if response is not None:
+        if (response := self._response) is not None:
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 response.shutdown()
 
@@ -166,15 +165,12 @@ class LogReader:
                 last = True
                 if self._position.since() and not over:
                     self._tell(f"{self.pod.task}: pod {self.pod.name} was deleted; its last lines might be missing")
-            except UnreachableError as error:
-                tries += 1
-                last = self._give_up(error, tries)
-            except RefusedError as error:
-                last = error.status in {401, 403} or (error.status == 400 and over)
-                if last:
-                    self.failure = error
+            except (UnreachableError, RefusedError) as error:
+                status = error.status if isinstance(error, RefusedError) else 0
+                if status in {401, 403} or (status == 400 and over):
+                    self.failure, last = error, True
                 else:
-                    tries += error.status != 400
+                    tries += status != 400
                     last = self._give_up(error, tries)
             if not last:
                 self._woken.wait(pause)

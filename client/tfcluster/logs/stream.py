@@ -14,8 +14,7 @@ from typing import Final
 from tfcluster.errors import RefusedError, TFClusterError, no_cluster
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object, Selection
 from tfcluster.kube.watch import Found, snapshots
-from tfcluster.logs.plan import Progress, Sight, next_steps, not_started, without_pods
-from tfcluster.logs.pods import LogPod, containers, log_pods
+from tfcluster.logs.plan import LogPod, Progress, Sight, containers, log_pods, next_steps, not_started, without_pods
 from tfcluster.logs.reader import LogLine, LogReader, Window
 from tfcluster.tasks import Selection as Tasks
 from tfcluster.tasks import TaskName, choose, declared
@@ -70,9 +69,6 @@ def _sight(chosen: Tasks, container: str, cluster: Object, pods: Sequence[Object
     return Sight(cluster, found, [one for one in tasks if one in chosen], gone=gone)
 
 
-_ATTEMPTS: Final = 3
-
-
 def _is_denied(error: TFClusterError | None) -> bool:
     """Return whether every other log would fail in the same way."""
     return isinstance(error, RefusedError) and error.status in {401, 403}
@@ -86,12 +82,12 @@ def _in_turn(
     sight = _sight(_choose(name, request, cluster, pods), request.container, cluster, pods)
     failures: list[TFClusterError] = []
     for pod, window in (_earlier if request.previous else _latest)(sight, request.window, tell):
-        reader = LogReader(api, pod, namespace, window, tell=tell, attempts=_ATTEMPTS)
+        reader = LogReader(api, pod, namespace, window, tell=tell, attempts=3)
         reader.note_over()
         yield from reader.batches()
-        if reader.failure is not None and _is_denied(reader.failure):
-            raise reader.failure
         if reader.failure is not None:
+            if _is_denied(reader.failure):
+                raise reader.failure
             failures.append(reader.failure)
             tell(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")
     if failures:
@@ -99,13 +95,9 @@ def _in_turn(
         raise TFClusterError(f"{several} could not be read", hint=failures[0].hint)
 
 
-def _by_task(sight: Sight) -> Iterator[tuple[TaskName, list[LogPod]]]:
-    for task, group in groupby(sight.pods, key=lambda pod: pod.task):
-        yield task, [pod for pod in group if pod.container]
-
-
 def _earlier(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterator[tuple[LogPod, Window]]:
-    for task, pods in _by_task(sight):
+    for task, group in groupby(sight.pods, key=lambda pod: pod.task):
+        pods = [pod for pod in group if pod.container]
         earlier = [(pod, window) for pod in pods if pod.kept and pod.readable]
         earlier += [(pod, replace(window, previous=True)) for pod in pods if pod.restarted]
         if not earlier:
@@ -119,7 +111,8 @@ def _latest(sight: Sight, window: Window, tell: Callable[[str], None]) -> Iterat
         tell(words)
     for line, _ in not_started([one for one in sight.pods if one.state == "waiting"]):
         tell(line)
-    for _, pods in _by_task(sight):
+    for _, group in groupby(sight.pods, key=lambda pod: pod.task):
+        pods = [pod for pod in group if pod.container]
         speaking = [pod for pod in pods if not pod.kept] or pods
         if speaking and speaking[-1].readable:
             yield speaking[-1], window
@@ -258,7 +251,11 @@ class LogFollowing:
             if known is not None and known.uid == pod.uid:
                 progress.last[pod.task] = pod
         if not progress.begun:
-            self._check_limit(sight)
+            tasks = {*sight.tasks} - {pod.task for pod in sight.pods if pod.state == "ended"}
+            if (count := len(tasks)) > limit:
+                hint = f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}."
+                words = f"{count} logs are too many to follow at the same time: the limit is {limit}"
+                raise TFClusterError(words, hint=hint)
             self._first = frozenset(pod.uid for pod in sight.pods)
         steps = next_steps(sight, progress, limit=limit)
         for key, words in steps.say.items():
@@ -274,15 +271,6 @@ class LogFollowing:
         progress.tasks |= {pod.task for pod in sight.pods} | (set() if progress.begun else set(sight.tasks))
         progress.begun = True
         return steps.done
-
-    def _check_limit(self, sight: Sight) -> None:
-        ended = {pod.task for pod in sight.pods if pod.state == "ended"}
-        count, limit = len(set(sight.tasks) - ended), self._request.limit
-        if count > limit:
-            raise TFClusterError(
-                f"{count} logs are too many to follow at the same time: the limit is {limit}",
-                hint=f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}.",
-            )
 
     def _note_end(self, reader: LogReader) -> None:
         uid, failure = reader.pod.uid, reader.failure

@@ -17,7 +17,6 @@ Object = dict[str, Any]
 Where = Sequence[str | int]
 
 STDIN: Final = "-"
-_SHOWN_STDIN: Final = "standard input"
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 
 
@@ -81,8 +80,8 @@ def read(paths: Sequence[str | Path]) -> Manifests:
     found: list[Manifest] = []
     problems: list[str] = []
     for path in paths:
-        for source, text in _texts(path, problems):
-            found += _documents(source, text, problems)
+        for source, text in texts(path, problems):
+            found += objects(source, text, problems)
     if problems:
         raise ManifestError("the manifest cannot be read:", problems)
     clusters = tuple(one for one in found if _is_cluster(one))
@@ -117,9 +116,10 @@ def _text(value: Any) -> str:
 # --- files
 
 
-def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
+def texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Return the name and the text of each file of a path; unreadable files are added to the problems."""
     if str(path) == STDIN:
-        yield _SHOWN_STDIN, sys.stdin.buffer.read()
+        yield "standard input", sys.stdin.buffer.read()
         return
     if str(path).startswith(("http://", "https://")):
         problems.append(f"{path}: fetch it first and pipe it in: curl -fsSL {path} | tfcluster … -f -")
@@ -135,7 +135,7 @@ def _texts(path: str | Path, problems: list[str]) -> Iterator[tuple[str, bytes]]
         problems.append(f"{error.filename or path}: {error.strerror or error}")
 
 
-def _documents(source: str, text: bytes, problems: list[str]) -> Iterator[Manifest]:
+def objects(source: str, text: bytes, problems: list[str]) -> Iterator[Manifest]:
     """Return the objects of a file; unreadable documents are added to the problems."""
     try:
         found = documents(text)
@@ -152,11 +152,13 @@ def _objects(source: str, document: Document, what: str, problems: list[str]) ->
         words = f"{what} is not an object: begin with apiVersion, kind and metadata"
         problems.append(f"{source}:{document.line}: {words}")
         return
-    items = body.get("items")
-    if not _text(body.get("kind")).endswith("List") or not isinstance(items, list):
+    items, kind = body.get("items"), _text(body.get("kind"))
+    if not kind.endswith("List") or not isinstance(items, list):
         yield Manifest(body, source, document.line, document)
         return
     listed = document.inside("items")
     for index, item in enumerate(items):
         inner = None if listed is None else listed.inside(index)
+        if kind != "List" and isinstance(item, dict):  # the API server omits the kind in lists of one kind
+            item |= {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List")}
         yield from _objects(source, inner or Document(item, document.line), f"items[{index}]", problems)

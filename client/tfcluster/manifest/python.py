@@ -9,21 +9,63 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal, Self, TypedDict
 
+import msgspec
+
 from tfcluster.errors import ManifestError
-from tfcluster.manifest.fields import PATH, check, spelt, to_api
 from tfcluster.manifest.yaml import write
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
 
 Object = dict[str, Any]
 
+#: The key in the metadata of a dataclass's field: the path of its value in the API's object.
+PATH: Final = "path"
 _NOWHERE: Final = {PATH: ()}
+
+
+def paths_of(kind: type[Any]) -> Mapping[str, tuple[str, ...]]:
+    """Return the path of each field of a dataclass in the API's object; () if it does not have one."""
+    camel = {one.name: re.sub("_(.)", lambda match: match[1].upper(), one.name) for one in dataclasses.fields(kind)}
+    return {one.name: tuple(one.metadata.get(PATH, (camel[one.name],))) for one in dataclasses.fields(kind)}
+
+
+def to_api(value: Any) -> dict[str, Any]:
+    """Return the API's object of a dataclass, without unset fields."""
+    found: dict[str, Any] = {}
+    for name, path in paths_of(type(value)).items():
+        inner = getattr(value, name)
+        if inner is None or not path:
+            continue
+        place = found
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = spelt(inner)
+    return found
+
+
+def spelt(value: Any) -> Any:
+    """Return a value as JSON types: dataclasses and mappings become dicts, sequences lists; all are copies."""
+    if dataclasses.is_dataclass(value):
+        return to_api(value)
+    if isinstance(value, Mapping):
+        return {str(key): spelt(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [spelt(inner) for inner in value]
+    return value
+
+
+def check(value: Any, kind: Any, what: str) -> Any:
+    """Return a value of dicts and lists as a type; raises ManifestError with the first that has another type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +100,21 @@ class TaskContainer:
     template: Mapping[str, Any] | None = None
 
 
-class _Container(TypedDict, total=False):
-    """The fields of a container that a job extends."""
+# The fields of a template that a job extends.
 
+
+class _Container(TypedDict, total=False):
     env: Sequence[Mapping[str, Any]] | None
     volumeMounts: Sequence[Mapping[str, Any]] | None
     resources: Mapping[str, Any] | None
 
 
 class _Pod(TypedDict, total=False):
-    """The fields of a pod that a job extends."""
-
     containers: Sequence[_Container] | None
     volumes: Sequence[Mapping[str, Any]] | None
 
 
 class _Template(TypedDict, total=False):
-    """A template that a job extends."""
-
     spec: _Pod | None
 
 
@@ -95,29 +134,22 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
     else:
         raise ManifestError(f"{where} has no image", hint="Give image= to the job or to the TFCluster.")
     for key, words in (("command", job.command), ("args", job.args)):
-        if words is not None:
-            # A string is a sequence, too, of its letters.
-            main[key] = _split(words, f"{where}: {key}") if isinstance(words, str) else [str(word) for word in words]
-    if job.env:
-        kept = [one for one in main.get("env") or () if one.get("name") not in job.env]
-        main["env"] = [*kept, *(_variable(name, value) for name, value in job.env.items())]
+        try:
+            if words is not None:
+                # A string is a sequence, too, of its letters.
+                main[key] = shlex.split(words) if isinstance(words, str) else [str(word) for word in words]
+        except ValueError as error:
+            raise ManifestError(f"{where}: {key} cannot be split as a shell does: {error}: {words}") from error
+    main["env"] = [one for one in main.get("env") or () if one.get("name") not in (job.env or {})]
+    for name, value in (job.env or {}).items():
+        told = {"valueFrom": spelt(value)} if isinstance(value, Mapping) else {"value": str(value)}
+        main["env"].append({"name": name, **told})
+    if not main["env"]:
+        del main["env"]
     if resources := _resources(job, main.get("resources") or {}):
         main["resources"] = resources
     _mount(job.volumes or {}, spec, main)
     return template
-
-
-def _split(words: str, where: str) -> list[str]:
-    try:
-        return shlex.split(words)
-    except ValueError as error:
-        raise ManifestError(f"{where} cannot be split as a shell does: {error}: {words}") from error
-
-
-def _variable(name: str, value: Any) -> Object:
-    if isinstance(value, Mapping):
-        return {"name": name, "valueFrom": spelt(value)}
-    return {"name": name, "value": str(value)}
 
 
 def _resources(job: TaskContainer, declared: Mapping[str, Any]) -> Object:
@@ -358,15 +390,3 @@ class TFCluster:
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)
-
-
-def manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
-    """Return the manifest of a TFCluster, or a copy of a manifest; raises ManifestError if it is not valid JSON."""
-    if isinstance(cluster, TFCluster):
-        return cluster.to_manifest()
-    try:
-        body = json.loads(json.dumps(cluster))
-    except (TypeError, ValueError) as error:
-        raise ManifestError(f"this is not a manifest: {error}") from error
-    found: Object = check(body, dict[str, Any], "this is not a manifest")
-    return found

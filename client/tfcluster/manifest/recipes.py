@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
@@ -66,8 +65,7 @@ class Recipe:
 
 def manifest_of(recipe: Recipe) -> Object:
     _check(recipe)
-    cluster = TFCluster(recipe.name, recipe.image, namespace=recipe.namespace, jobs=_jobs(recipe))
-    return cluster.to_manifest()
+    return TFCluster(recipe.name, recipe.image, namespace=recipe.namespace, jobs=_jobs(recipe)).to_manifest()
 
 
 def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Object | None:
@@ -78,22 +76,15 @@ def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Obj
         # Without controller, because the operator deletes objects that it controls and does not need.
         reference = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
         about["ownerReferences"] = [{**reference, "name": recipe.name, "uid": owner["metadata"]["uid"]}]
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": about,
-        "data": {recipe.program.file: recipe.program.text},
-    }
+    data = {recipe.program.file: recipe.program.text}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
 
 
 def _check(recipe: Recipe) -> None:
     found = []
-    if not recipe.image.strip():
-        found.append("say which image it runs: --image")
     if recipe.program is None and not recipe.command:
         found.append("say what it runs: --script FILE, or the command of the image after --")
-    size = 0 if recipe.program is None else len(recipe.program.text.encode())
-    if recipe.program is not None and size > LARGEST_PROGRAM:
+    if recipe.program is not None and (size := len(recipe.program.text.encode())) > LARGEST_PROGRAM:
         found.append(
             f"{recipe.program.file} has {size:,} bytes, more than the {LARGEST_PROGRAM:,} that fit into a ConfigMap: "
             "put it into the image, or on a volume with --data, and give the command after --"
@@ -123,15 +114,10 @@ def _jobs(recipe: Recipe) -> dict[str, Job]:
 
 def _job(recipe: Recipe, *, program: bool = True, gpus: int = 0, **fields: Any) -> Job:
     """Declare a job whose tasks run the program, or TensorFlow's server."""
-    volumes = dict(recipe.mounts)
+    volumes, command = dict(recipe.mounts), [*recipe.command]
     if program and recipe.program is not None:
         volumes[PROGRAM_FOLDER] = {"configMap": {"name": recipe.config_map}}
+        runner = "sh" if recipe.program.file.endswith(".sh") else "python3"
+        command = [runner, f"{PROGRAM_FOLDER}/{recipe.program.file}", *command]
     fields |= {"env": recipe.env, "cpu": recipe.cpu, "memory": recipe.memory, "gpu_resource": recipe.gpu_resource}
-    return Job(command=_command(recipe) if program else None, gpus=gpus, volumes=volumes, **fields)
-
-
-def _command(recipe: Recipe) -> list[str]:
-    if recipe.program is None:
-        return [*recipe.command]
-    runner = "sh" if recipe.program.file.endswith(".sh") else "python3"
-    return [runner, str(PurePosixPath(PROGRAM_FOLDER, recipe.program.file)), *recipe.command]
+    return Job(command=command if program else None, gpus=gpus, volumes=volumes, **fields)

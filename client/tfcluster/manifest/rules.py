@@ -88,15 +88,12 @@ def _judge_rule(rule: Mapping[str, str], value: Any, old: Any) -> str | None:
         return rule["message"]
 
 
-@cache
-def _environment() -> celpy.Environment:
-    return celpy.Environment()
+_environment: Final = cache(celpy.Environment)
 
 
 @cache
 def _program(expression: str) -> celpy.Runner:
-    environment = _environment()
-    return environment.program(environment.compile(expression), functions=dict(_FUNCTIONS))
+    return _environment().program(_environment().compile(expression), functions=dict(_FUNCTIONS))
 
 
 def _is_cidr(text: str) -> celtypes.BoolType:

@@ -79,8 +79,7 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 
 def _shaped(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without its status, as the API server would store it."""
-    kept = {key: value for key, value in body.items() if key != "status"}
-    return shape(schema(), kept)
+    return shape(schema(), {key: value for key, value in body.items() if key != "status"})
 
 
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
@@ -157,7 +156,6 @@ def _of_numbers(body: Mapping[str, Any]) -> Iterator[Problem]:
 def _validator() -> Any:
     extend: Any = validators.extend
     judged = {
-        "type": _type,
         "required": _required,
         "properties": _properties,
         "format": _format,
@@ -168,12 +166,6 @@ def _validator() -> Any:
 
 
 _Errors = Iterator[ValidationError]
-
-
-def _type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
-    del of
-    if not validator.is_type(instance, kind):
-        yield ValidationError(_wrong_type(kind, instance))
 
 
 def _required(validator: Any, names: Sequence[str], instance: Any, of: Schema) -> _Errors:
@@ -213,10 +205,11 @@ _RANGES: Final = {"int32": 2**31, "int64": _INT64}
 
 
 def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
-    bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
+    if name not in _RANGES or of.get("type") != "integer" or not validator.is_type(instance, "integer"):
+        return
+    bound = _RANGES[name]
     # Bounds of the schema give a better message.
-    bounded = bound is not None and of.get("minimum", instance) <= instance <= of.get("maximum", instance)
-    if bound is not None and bounded and of.get("type") == "integer" and not -bound <= instance < bound:
+    if of.get("minimum", instance) <= instance <= of.get("maximum", instance) and not -bound <= instance < bound:
         yield ValidationError(_out_of_range(instance, bound))
 
 
@@ -229,17 +222,15 @@ def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
         return
     keys: Sequence[str] = of.get("x-kubernetes-list-map-keys") or ()
     seen: set[str] = set()
+    # A key can have a default, such as protocol of ports.
+    fields = (of.get("items") or {}).get("properties") or {}
     for index, item in enumerate(instance):
         if keys and not isinstance(item, Mapping):
             continue
-        # A key can have a default, such as protocol of ports.
-        fields = (of.get("items") or {}).get("properties") or {}
-        same = [item.get(key, (fields.get(key) or {}).get("default")) for key in keys] if keys else item
+        same = {key: item.get(key, (fields.get(key) or {}).get("default")) for key in keys} if keys else item
         name = json.dumps(same, sort_keys=True)
         if name in seen:
-            what = (
-                ", ".join(f"{key} {brief(one)}" for key, one in zip(keys, same, strict=True)) if keys else brief(item)
-            )
+            what = ", ".join(f"{key} {brief(one)}" for key, one in same.items()) if keys else brief(item)
             yield _error_at(index, f"{what} is in the list twice: remove one")
         seen.add(name)
 
@@ -287,30 +278,25 @@ def _unknown(key: str, known: Any) -> str:
     return NO_FIELD + (f": do you mean {near[0]}?" if near else "")
 
 
+#: How values of a pattern look like, for patterns that users would not understand.
+_FORMS: Final = {_QUANTITY: "is not a quantity: write a number, or one with a unit, such as 500m or 4Gi"}
 _WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "type": _wrong_type,
     "enum": lambda wanted, found: f"{brief(found)} is none of {', '.join(map(str, wanted))}",
     "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
     "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",
     "maxLength": lambda wanted, found: f"{brief(found)} is longer than {wanted} characters",
-    "pattern": lambda wanted, found: f"{brief(found)} {_of_form(wanted)}",
+    "pattern": lambda wanted, found: f"{brief(found)} {_FORMS.get(wanted, f'does not have the form {wanted}')}",
     "minItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at least",
     "maxItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
     "maxProperties": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
 }
 
 
-def _of_form(pattern: str) -> str:
-    if pattern == _QUANTITY:
-        return "is not a quantity: write a number, or one with a unit, such as 500m or 4Gi"
-    return f"does not have the form {pattern}"
-
-
 def _words_of(error: ValidationError) -> str:
     words = _WORDS.get(str(error.validator))
     return error.message if words is None else words(error.validator_value, error.instance)
 
-
-Object = dict[str, Any]
 
 #: The placeholder of values that only the API server can set.
 UNKNOWN_UID: Final = "<uid>"
@@ -323,7 +309,7 @@ def declare(manifest: Manifest, namespace: str) -> TFCluster:
 
 
 def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
-    """Return the problems of a manifest, sorted by line; raises ManifestError if there are any."""
+    """Raise ManifestError with the problems of a manifest, sorted by line, if there are any."""
     if not found:
         return
     what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
@@ -346,7 +332,7 @@ def unreadable(body: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
+def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

@@ -125,24 +125,17 @@ def _yaml_documents(text: bytes) -> Iterator[Document]:
                 yield Document(body, _line(node), node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ProblemError(mark.line + 1 if mark else 1, _words_of(error)) from error
+        line = mark.line if mark else 0
+        words = f"it is not YAML: {error.problem or error.context}"
+        if b"\t" in b"".join(text.split(b"\n")[line : line + 1]):
+            words += ": indent with spaces, YAML does not permit tabs there"
+        elif error.problem and error.context:
+            words += f" ({error.context})"
+        raise ProblemError(line + 1, words) from error
     except yaml.reader.ReaderError as error:
         raise ProblemError(1, f"it is not UTF-8 text: {error.reason}") from error
     except yaml.YAMLError as error:
         raise ProblemError(1, f"it is not YAML: {error}") from error
-
-
-def _inside(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [value for _, value in node.value]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _words_of(error: yaml.MarkedYAMLError) -> str:
-    words = f"it is not YAML: {error.problem or error.context}"
-    if "tab character" in words or "'\\t'" in words:
-        return f"{words}: indent with spaces, YAML does not permit tabs there"
-    return f"{words} ({error.context})" if error.problem and error.context else words
 
 
 class _Reader:
@@ -157,13 +150,16 @@ class _Reader:
 
     def value(self, node: yaml.Node) -> Any:
         if id(node) not in self._read:
+            inside: list[yaml.Node] = []
             if isinstance(node, yaml.MappingNode):
                 self._read[id(node)] = self._mapping(node)
+                inside = [value for _, value in node.value]
             elif isinstance(node, yaml.SequenceNode):
                 self._read[id(node)] = [self.value(one) for one in node.value]
+                inside = node.value
             else:
                 self._read[id(node)] = self._scalar(node)
-            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in _inside(node))
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in inside)
             if self._sizes[id(node)] > _MOST_VALUES:
                 raise _problem(node, f"its aliases expand it to more than {_MOST_VALUES:,} values")
         return self._read[id(node)]

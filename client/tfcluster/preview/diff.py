@@ -9,17 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tfcluster.errors import ConflictError, RefusedError
-from tfcluster.kube.api import (
-    PODS,
-    TFCLUSTERS,
-    WORKLOADS,
-    KubernetesApi,
-    Resource,
-)
+from tfcluster.kube.api import PODS, TFCLUSTERS, WORKLOADS, KubernetesApi, Object, Resource
 from tfcluster.kube.observed import observe_pods, read_objects
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
-from tfcluster.tasks import spell
+from tfcluster.tasks import spell, task_of_labels
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
@@ -27,7 +21,7 @@ from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.rollout import rollout_of
 from tfcluster_operator.life.roster import Roster, Stage, call_roll
-from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.life.views import views_of
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.report.conditions import edited_field
@@ -45,7 +39,7 @@ class FieldChange:
 def changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
     """Return the innermost fields that differ; list entries are matched by name if they have one."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in [*before, *(key for key in after if key not in before)]:
+        for key in dict.fromkeys([*before, *after]):
             inner = f"{path}.{key}" if path else str(key)
             yield from changes(before.get(key), after.get(key), inner)
     elif isinstance(before, list) and isinstance(after, list):
@@ -55,17 +49,15 @@ def changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
 
 
 def _in_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
-    if not all(isinstance(one, Mapping) and "name" in one for one in (*before, *after)):
-        if len(before) != len(after):
-            if list(before) != list(after):
-                yield FieldChange(path, list(before), list(after))
-            return
+    if all(isinstance(one, Mapping) and "name" in one for one in (*before, *after)):
+        old, new = ({one["name"]: one for one in of} for of in (before, after))
+        for name in dict.fromkeys([*old, *new]):
+            yield from changes(old.get(name), new.get(name), f"{path}[{name}]")
+    elif len(before) != len(after):
+        yield FieldChange(path, before, after)
+    else:
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from changes(one, other, f"{path}[{index}]")
-        return
-    old, new = ({one["name"]: one for one in of} for of in (before, after))
-    for name in [*old, *(name for name in new if name not in old)]:
-        yield from changes(old.get(name), new.get(name), f"{path}[{name}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +117,9 @@ def _deleted(after: Roster) -> Iterator[PodChange]:
 
 def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Return the tasks of pods by job, the highest index first, as the operator deletes them."""
-    found: dict[str, list[int]] = {}
-    for pod in pods:
-        labels = pod.meta.labels
-        index = labels.get(naming.LABEL_TASK_INDEX, "")
-        if index.isascii() and index.isdecimal():
-            found.setdefault(labels.get(naming.LABEL_JOB, ""), []).append(int(index))
-    for job in sorted(found):
-        yield job, tuple(sorted(set(found[job]), reverse=True))
+    tasks = {task for pod in pods if (task := task_of_labels(pod.meta.labels)) is not None}
+    for job in sorted({task.job for task in tasks}):
+        yield job, tuple(sorted((task.index for task in tasks if task.job == job), reverse=True))
 
 
 def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodChange]:
@@ -170,9 +157,6 @@ def spell_tasks(tasks: Iterable[tuple[str, int]]) -> str:
         else:
             runs.append((job, index, index))
     return ", ".join(spell(*run) for run in runs)
-
-
-Object = dict[str, Any]
 
 
 def _merged(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:
@@ -216,8 +200,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     refuse(manifest, problems(merged, live))
     fields = () if live is None else tuple(changes(_declared(live), _declared(merged)))
     notes += _notes(live, merged)
-    queued = any(naming.LABEL_QUEUE in (one["metadata"].get("labels") or {}) for one in (live or {}, merged) if one)
-    children = Observed() if live is None else _children(api, manifest.name, namespace, notes, queued=queued)
+    children = Observed() if live is None else _children(api, live, merged, notes)
     after_body = complete(merged, namespace, live)
     after_body["metadata"]["generation"] += any(one.path.startswith("spec") for one in fields)
     known = ledger.read((live or {}).get("status") or {})
@@ -225,11 +208,14 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     with contextlib.suppress(InvalidSpecError):  # the operator could not read it either
         if live is not None:
             before = call_roll(parse(live), children).completed_by(known)
-    new = read(manifest, after_body)
-    after = call_roll(new, children).completed_by(known)
+    after = call_roll(read(manifest, after_body), children).completed_by(known)
     asleep = not is_ours(after_body) or "deletionTimestamp" in after_body["metadata"]
-    wanted = views_of(after).of_jobs
-    notes += [*_of_the_life(after.declared, known, live is not None), *_of_the_queue(after), *_too_large(wanted)]
+    notes += [*_of_the_life(after.declared, known, live is not None), *_of_the_queue(after)]
+    notes += [
+        f"the views of {views.job.name} take {views.size:,} bytes, more than a ConfigMap holds"
+        for views in views_of(after).of_jobs
+        if views.too_large
+    ]
     return Edit(
         name=manifest.name,
         namespace=namespace,
@@ -246,28 +232,26 @@ def _declared(body: Mapping[str, Any]) -> Object:
     return {"metadata": {**about, "annotations": kept}, "spec": body["spec"]}
 
 
-def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool) -> Observed:
+def _children(api: KubernetesApi, live: Object, merged: Object, notes: list[str]) -> Observed:
     """Read the existing objects; missing permissions are noted."""
-    unread: dict[str, str] = {}
+    lacking: dict[str, str] = {}
 
-    def listed(resource: Resource) -> list[Object]:
+    def listed(resource: Resource, kind: str) -> list[Object]:
+        about = live["metadata"]
         try:
-            return list(api.list(resource, namespace, labels=f"{naming.LABEL_CLUSTER}={name}"))
+            return list(api.list(resource, about["namespace"], labels=f"{naming.LABEL_CLUSTER}={about['name']}"))
         except RefusedError as error:
             if error.status != 403 and (resource is not WORKLOADS or error.status != 404):
                 raise
-            unread[resource.plural] = str(error)
+            lacking[kind] = str(error)
             words = f"you are not allowed to list {resource.plural} here"
             notes.append(f"{words}, so what becomes of them is not shown in full")
             return []
 
-    workloads = read_objects("Workload", listed(WORKLOADS)) if queued else {}
-    lacking = unread.get(WORKLOADS.plural)
-    return Observed(
-        objects={"Workload": workloads},
-        pods=observe_pods(listed(PODS), time.time()),
-        lacking={"Workload": lacking} if lacking else {},
-    )
+    queued = any(naming.LABEL_QUEUE in (one["metadata"].get("labels") or {}) for one in (live, merged))
+    workloads = read_objects("Workload", listed(WORKLOADS, "Workload")) if queued else {}
+    pods = observe_pods(listed(PODS, "Pod"), time.time())
+    return Observed(objects={"Workload": workloads}, pods=pods, lacking=lacking)
 
 
 def _notes(live: Object | None, after: Object) -> Iterator[str]:
@@ -303,9 +287,3 @@ def _of_the_queue(after: Roster) -> Iterator[str]:
                     yield f"{tasks} of job {job.name} come when queue {queue} has granted them quota"
         case _:
             pass
-
-
-def _too_large(wanted: tuple[JobViews, ...]) -> Iterator[str]:
-    for views in wanted:
-        if views.too_large:
-            yield f"the views of {views.job.name} take {views.size:,} bytes, more than a ConfigMap holds"

@@ -52,20 +52,12 @@ def render(cluster: TFCluster, *, managed_by: str | None = None) -> Rendered:
     roster = call_roll(at_once, Observed(), resolver=read_archive().delivered_to(cluster))
     wanted = views_of(roster).of_jobs
     # An action without an object creates the copy of the resolver, which all clusters of a namespace share.
-    objects = [*_claims(cluster), *(one.build() for one in _creations(roster, wanted) if one.build is not None)]
-    objects.sort(key=lambda one: _KINDS.index(one["kind"]))
-    return Rendered(
-        objects=tuple(objects),
-        views=tuple(task_views(wanted)),
-        notes=tuple(_notes(cluster, managed_by, wanted)),
-    )
-
-
-def _claims(cluster: TFCluster) -> Iterator[Object]:
-    """Build the Workload that requests quota from a cluster's queue."""
+    objects = [one.build() for one in _creations(roster, wanted) if one.build is not None]
     if cluster.queue:
         counts = {job.name: job.replicas for job in cluster.jobs}
-        yield build_workload(cluster, wanted_claim(cluster, 0, counts))
+        objects.append(build_workload(cluster, wanted_claim(cluster, 0, counts)))
+    objects.sort(key=lambda one: _KINDS.index(one["kind"]))
+    return Rendered(tuple(objects), tuple(task_views(wanted)), tuple(_notes(cluster, managed_by, wanted)))
 
 
 def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]:

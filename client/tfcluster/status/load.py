@@ -71,8 +71,5 @@ def _picture(body: Object, pods: Found, config_maps: Found, *gaps: str) -> Pictu
         if found.refused is not None:
             told.append(f"the {what} cannot be listed: {found.refused}")
         told += _old(found)
-    return picture_of(body, _objects(pods), _objects(config_maps), now=time.time(), gaps=dict.fromkeys(told))
-
-
-def _objects(found: Found) -> Sequence[Object] | None:
-    return None if found.refused is not None else found.objects
+    of_pods, of_maps = (None if one.refused is not None else one.objects for one in (pods, config_maps))
+    return picture_of(body, of_pods, of_maps, now=time.time(), gaps=dict.fromkeys(told))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tfcluster.kube.api import seconds_of
 from tfcluster.kube.observed import observe_pods
 from tfcluster.status.standing import Standing, standing_of
-from tfcluster.tasks import spell
+from tfcluster.tasks import spell, task_of_labels
 from tfcluster.terminal import clean
 from tfcluster_operator.declaration import ledger as ledgers
 from tfcluster_operator.declaration import naming, reasons
@@ -125,8 +125,8 @@ class TaskDrawing:
         return reasons.WAITING_FOR_QUOTA, f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: Pod) -> TaskPicture:
-        label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
-        index = int(label) if label.isascii() and label.isdecimal() else -1
+        task = task_of_labels(pod.meta.labels)
+        index = -1 if task is None else task.index
         leaves = pod.surplus_since + job.drain_timeout_seconds
         cause = "it is no longer declared"
         if pod.meta.terminating:
@@ -212,7 +212,7 @@ class TaskDrawing:
 
 def _silent(job: Job) -> str:
     probed = any("readinessProbe" in one for one in (job.template.get("spec") or {}).get("containers") or ())
-    return "it runs, and its readiness probe has not succeeded yet" if probed else "it runs, and is not ready yet"
+    return f"it runs, and {'its readiness probe has not succeeded' if probed else 'is not ready'} yet"
 
 
 def _clock(seconds: float) -> str:
@@ -221,10 +221,10 @@ def _clock(seconds: float) -> str:
 
 def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all requested devices or does not start the pod."""
+    limits, healthy = job.limits.items(), pod.devices or {}
     if pod.phase != "Running":
-        return {resource: Devices(count) for resource, count in job.limits.items()}
-    healthy = pod.devices or {}
-    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in job.limits.items()}
+        return {resource: Devices(count) for resource, count in limits}
+    return {resource: Devices(count, count, healthy.get(resource, count)) for resource, count in limits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +321,9 @@ def _after(begin: float, seconds: Any) -> float:
 
 
 def _counted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[JobPicture, ...]:
-    told = status.get("jobs") or {}
-    declared = spec.get("jobs") if isinstance(spec.get("jobs"), Mapping) else {}
-    return tuple(_job(name, told.get(name) or {}, ()) for name in sorted({*told, *(declared or {})}))
+    told, declared = status.get("jobs") or {}, spec.get("jobs")
+    names = {*told, *(declared if isinstance(declared, Mapping) else ())}
+    return tuple(_job(name, told.get(name) or {}, ()) for name in sorted(names))
 
 
 def _job(name: str, told: Mapping[str, Any], tasks: tuple[TaskPicture, ...], desired: int | None = None) -> JobPicture:

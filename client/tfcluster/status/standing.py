@@ -45,22 +45,19 @@ def standing_of(body: Mapping[str, Any]) -> Standing:
     if not ready:
         words = "no operator has looked at it yet; if that lasts, `tfcluster doctor` says why"
         return Standing("Unseen", "", words)
+    true = {kind for kind, one in conditions.items() if one.get("status") == "True"}
     for kind in (FAILED, SUCCEEDED):
-        if _is_true(conditions, kind):
+        if kind in true:
             verdict = conditions[kind]
             return Standing(kind, str(verdict.get("reason", "")), clean(verdict.get("message", "")), notices)
     seen, newest = status.get("observedGeneration") or 0, metadata.get("generation") or 0
     if seen < newest:
         words = f"the operator has not seen generation {newest} yet; of generation {seen} it says {reason}: {message}"
         return Standing("Updating", reason, words, notices)
-    true = [kind for kind in ("Ready", "Stalled", "Suspended") if _is_true(conditions, kind)]
     if reason != reasons.SUSPENDED:  # a cluster that waits in its queue has the condition, too
-        true = [kind for kind in true if kind != "Suspended"]
-    return Standing(true[0] if true else "NotReady", reason, message, notices)
-
-
-def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
-    return conditions.get(kind, {}).get("status") == "True"
+        true.discard("Suspended")
+    state = next((kind for kind in ("Ready", "Stalled", "Suspended") if kind in true), "NotReady")
+    return Standing(state, reason, message, notices)
 
 
 def _notices(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

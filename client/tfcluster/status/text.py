@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -19,45 +18,32 @@ _BETWEEN: Final = "   "
 _NARROWEST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """The output: ``width`` in cells, None for lines of any length; ``fancy`` if it supports Unicode."""
-
-    width: int | None = None
-    fancy: bool = True
-
-
-def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
-    if paper.width is None:
+def wrap(text: Text, width: int | None, indent: str = "") -> list[Text]:
+    if width is None:
         return [Text.assemble(indent, text)]
-    width = max(_NARROWEST, paper.width - cell_len(indent))
-    lines = text.wrap(Console(width=width), width)
+    left = max(_NARROWEST, width - cell_len(indent))
+    lines = text.wrap(Console(width=left), left)
     for line in lines:
         line.rstrip()
     return [Text.assemble(indent, line) for line in lines]
 
 
-def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper) -> list[Text]:
-    """Align cells in columns without the empty ones, and cut lines to the width of the paper."""
+def columns(rows: Sequence[Sequence[Text] | Text], width: int | None) -> list[Text]:
+    """Align cells in columns without the empty ones, and cut lines to a width in cells, None for any."""
     table = [list(row) for row in rows if not isinstance(row, Text)]
     used = [at for at in range(len(table[0])) if at == 0 or any(row[at].plain for row in table[1:])]
     widths = [max(cell_len(row[at].plain) for row in table) for at in used]
     lines = []
     for row in rows:
-        line = row.copy() if isinstance(row, Text) else _in_columns(row, used, widths)
-        if paper.width is not None:
-            line.truncate(paper.width, overflow="ellipsis" if paper.fancy else "crop")
+        line = row.copy() if isinstance(row, Text) else Text()
+        for at, most in zip(used, widths, strict=True) if not isinstance(row, Text) else ():
+            line.append_text(row[at])
+            line.append(" " * (most - cell_len(row[at].plain)) + _BETWEEN)
+        line.rstrip()
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return lines
-
-
-def _in_columns(row: Sequence[Text], used: Sequence[int], widths: Sequence[int]) -> Text:
-    line = Text()
-    for at, width in zip(used, widths, strict=True):
-        line.append_text(row[at])
-        line.append(" " * (width - cell_len(row[at].plain)) + _BETWEEN)
-    line.rstrip()
-    return line
 
 
 #: Tasks beyond this many are folded where they are neighbours and alike.
@@ -65,30 +51,21 @@ UNFOLDED: Final = 24
 #: Fewer alike neighbours than this are not folded.
 _LEAST_FOLDED: Final = 3
 _STYLES: Final = {
-    "Ready": "green",
-    "Succeeded": "green",
-    "Completed": "green",
-    "Suspended": "dim",
-    "CleanedUp": "dim",
-    "Elsewhere": "dim",
+    **dict.fromkeys(("Ready", "Succeeded", "Completed"), "green"),
+    **dict.fromkeys(("Suspended", "CleanedUp", "Elsewhere"), "dim"),
 }
-#: The prefix of a task and that of its further lines; by whether Unicode is supported, and whether the task is last.
-_GUIDES: Final = {
-    (True, False): ("├─ ", "│  "),
-    (True, True): ("└─ ", "   "),
-    (False, False): ("|- ", "|  "),
-    (False, True): ("`- ", "   "),
-}
+#: The prefix of a task and that of its further lines, by whether the task is last.
+_GUIDES: Final = {False: ("├─ ", "│  "), True: ("└─ ", "   ")}
 _TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", "VIEW")
 
 
-def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
-    lines = [*_heading(picture, paper, now), Text()]
+def draw(picture: Picture, width: int | None, *, now: float, fold: int = UNFOLDED) -> list[Text]:
+    lines = [*_heading(picture, width, now), Text()]
     many = sum(len(job.tasks) for job in picture.jobs) > fold
-    return [*lines, *_tree(picture, paper, now, many=many)]
+    return [*lines, *_tree(picture, width, now, many=many)]
 
 
-def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespaces: bool) -> list[Text]:
+def draw_list(pictures: Sequence[Picture], width: int | None, *, now: float, namespaces: bool) -> list[Text]:
     head = [*(("NAMESPACE",) if namespaces else ()), "NAME", "STATE", "READY", "RESTARTS", "EPOCH", "AGE", "CAUSE"]
     rows = [[Text(title, style="bold") for title in head]]
     for one in pictures:
@@ -99,7 +76,7 @@ def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespac
         rest = (one.ready, str(one.restarts), str(one.epoch), age(now - one.created), cause)
         state = Text(standing.state, style=style_of(standing.state))
         rows.append([*map(Text, names), state, *map(Text, rest)])
-    return columns(rows, paper)
+    return columns(rows, width)
 
 
 def age(seconds: float) -> str:
@@ -126,25 +103,25 @@ def _reason(picture: Picture) -> str:
     return f"{standing.reason}: {standing.message}" if standing.message else standing.reason
 
 
-def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
+def _heading(picture: Picture, width: int | None, now: float) -> Iterator[Text]:
     standing = picture.standing
     title = Text.assemble((picture.name, "bold"), "  ", (standing.state, style_of(standing.state)))
     title.append(f"  {picture.ready} ready" if picture.ready else "")
     title.append(f"  in namespace {picture.namespace}, for {age(now - picture.created)}", style="dim")
-    yield from wrap(title, paper)
+    yield from wrap(title, width)
     if standing.state != "Ready" and _reason(picture):
-        yield from wrap(Text(_reason(picture)), paper, "  ")
+        yield from wrap(Text(_reason(picture)), width, "  ")
     for words in (*standing.notices, *picture.gaps):
-        yield from wrap(Text(words, style="yellow"), paper, "  ")
-    yield from wrap(Text(", ".join(_facts(picture, now))), paper, "  ")
+        yield from wrap(Text(words, style="yellow"), width, "  ")
+    yield from wrap(Text(", ".join(_facts(picture, now))), width, "  ")
     last = picture.last_restart
     if last:
         when = age(now - seconds_of(last.get("finishedAt")))
         words = f"last restart {when} ago: {last.get('task')} failed: {last.get('message') or last.get('reason')}"
-        yield from wrap(Text(clean(words)), paper, "  ")
+        yield from wrap(Text(clean(words)), width, "  ")
         if last.get("pod"):
             words = f"its log: tfcluster logs {picture.name} {last.get('task')} --previous -n {picture.namespace}"
-            yield from wrap(Text(clean(words)), paper, "  ")
+            yield from wrap(Text(clean(words)), width, "  ")
 
 
 def _facts(picture: Picture, now: float) -> Iterator[str]:
@@ -167,7 +144,7 @@ def _facts(picture: Picture, now: float) -> Iterator[str]:
         yield f"deleted in {age(picture.deleted_at - now)}"
 
 
-def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Text]:
+def _tree(picture: Picture, width: int | None, now: float, *, many: bool) -> list[Text]:
     titles = [Text(title if any(picture.tasks()) else "", style="bold") for title in _TITLES]
     rows: list[list[Text] | Text] = [titles]
     below: dict[int, tuple[str, list[str]]] = {}
@@ -175,17 +152,17 @@ def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Tex
         rows.append(Text.assemble((job.name, "bold"), f"  {_counts(job)}"))
         runs = list(_runs(job.tasks, many=many))
         for position, run in enumerate(runs):
-            guide, stem = _GUIDES[paper.fancy, position == len(runs) - 1]
+            guide, stem = _GUIDES[position == len(runs) - 1]
             rows.append(_cells(run, now, guide))
             below[len(rows) - 1] = stem, list(_words(run[0]))
     drawn: list[Text] = []
-    for number, line in enumerate(columns(rows, paper)):
+    for number, line in enumerate(columns(rows, width)):
         if number == 0 and not line.plain:
             continue
         drawn.append(line)
         stem, words = below.get(number, ("", []))
         for text in words:
-            drawn += wrap(Text(text), paper, f"{stem}  ")
+            drawn += wrap(Text(text), width, f"{stem}  ")
     return drawn
 
 

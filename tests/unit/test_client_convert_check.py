@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.tfjob_check import D5, D6, ITSELF, Seen, by_tfcluster, by_tfjob, compare
-from support.tfjobs import TFJOBS
 
-from tfcluster.convert.conversion import Conversion, convert, convert_text
+from tfcluster.convert.check import D5, D6, ITSELF, Seen, by_tfcluster, by_tfjob, compare
+from tfcluster.convert.conversion import Conversion, convert
 
 
 def converted(version: str = "v1", *, dynamic: bool = False, ports: dict[str, int] | None = None, **counts: int) -> Any:
@@ -116,12 +115,6 @@ def test_dynamic_workers_explain_no_other_difference():
     conversion.cluster["spec"]["jobs"]["worker"]["replicas"] = 3
     found = [one for one in compare(conversion.job, conversion.cluster).differences if not one.wanted]
     assert [(one.task, one.words) for one in found] == [("worker-2", "only one of both has this task")]
-
-
-@pytest.mark.parametrize("name", [*TFJOBS])
-def test_examples_are_proved(name: str):
-    for one in convert_text(TFJOBS[name].text.encode(), name).conversions:
-        assert compare(one.job, one.cluster).proves
 
 
 MOST = {"PS": (0, 4), "Worker": (0, 12), "Evaluator": (1, 2), "Chief": (1, 1), "Reader": (1, 2)}

@@ -15,6 +15,7 @@ from support.tfjobs import REFUSED, TFJOBS
 from tfcluster.commands import convert
 from tfcluster.commands.convert import convert_command
 from tfcluster.commands.root import root
+from tfcluster.convert import conversion
 from tfcluster.manifest.yaml import documents as read
 
 #: Nothing of it is lost.
@@ -28,7 +29,7 @@ def run(*arguments: str, text: str | None = None) -> Result:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_exit_code_says_whether_something_is_lost(name: str):
-    result = run("-f", "-", text=TFJOBS[name].text)
+    result = run("-f", "-", "--check", text=TFJOBS[name].text)
     assert result.exit_code == TFJOBS[name].code, result.stderr
     assert ("Lost, and what to do:" in result.stderr) == (TFJOBS[name].code == 3)
     assert "kind: TFCluster" in result.stdout
@@ -112,3 +113,18 @@ def test_examples_of_the_help_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         result = run(*shlex.split(line.partition(" > ")[0]))
         assert result.exit_code == 0, line
         assert "kind: TFCluster" in result.stdout
+
+
+def test_difference_fails_the_check(monkeypatch: pytest.MonkeyPatch):
+    whole = conversion.convert
+
+    def with_another_port(manifest: Any) -> Any:
+        found = whole(manifest)
+        found.cluster["spec"]["jobs"]["ps"]["port"] = 9
+        return found
+
+    monkeypatch.setattr(conversion, "convert", with_another_port)
+    result = run("-f", "-", "--check", text=SOUND)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Check: TF_CONFIG would differ" in result.stderr
+    assert "ranking-ps-1:9 here" in result.stderr

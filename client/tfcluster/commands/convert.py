@@ -10,12 +10,13 @@ from rich.text import Text
 
 from tfcluster.commands import output
 from tfcluster.commands.options import api_of, examples, kubernetes
+from tfcluster.convert.check import Comparison, compare
 from tfcluster.convert.conversion import Conversion, Stream, convert, convert_text
 from tfcluster.convert.tfjob import Outcome, Verdict
 from tfcluster.errors import ExitCode, ManifestError
 from tfcluster.kube.api import TFJOBS
 from tfcluster.manifest.files import texts
-from tfcluster.terminal import spelled
+from tfcluster.terminal import few, spelled
 from tfcluster_operator.declaration import naming
 
 #: The headings, and the style of each; unchanged fields are only counted.
@@ -30,21 +31,22 @@ _HEADINGS: Final = {
 @click.command(short_help="Convert Kubeflow's TFJobs to TFClusters.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="A file, a folder, or - (stdin).")
 @click.option("--from-cluster", "names", multiple=True, metavar="NAME", help="Convert a TFJob from Kubernetes.")
+@click.option("--check", is_flag=True, help="Verify that TF_CONFIG is the same for every replica.")
 @click.option("--quiet", "-q", is_flag=True, help="Report only what is lost or rejected.")
 @kubernetes
 @examples("""
 $ tfcluster convert -f tfjob.yaml
-$ tfcluster convert -f tfjob.yaml -q > tfcluster.yaml
+$ tfcluster convert -f tfjob.yaml --check -q > tfcluster.yaml
 """)
 @click.pass_context
 def convert_command(
-    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], quiet: bool, **place: Any
+    ctx: click.Context, /, *, files: tuple[str, ...], names: tuple[str, ...], check: bool, quiet: bool, **place: Any
 ) -> None:
     """Convert TFJobs (kubeflow.org/v1, v1beta2, v1beta1, v1alpha2) to TFClusters.
 
     The manifests go to stdout, with all other objects of the files, which are not changed. The report goes to stderr.
-    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected; in
-    that case nothing is printed.
+    The exit code is 0 if nothing is lost, 3 if something is lost (see the report), and 1 if a TFJob is rejected or
+    --check finds a difference; in that case nothing is printed.
     """
     if not files and not names:
         raise click.UsageError("name a file with -f FILE (- is standard input), or a TFJob with --from-cluster NAME")
@@ -61,16 +63,25 @@ def convert_command(
     if not any(stream.conversions for _, stream in streams):
         hint = "Name a file with an object of kind TFJob, or - for standard input, or --from-cluster NAME."
         raise ManifestError("no TFJob found", hint=hint)
-    for name, stream in streams:
-        for line in (line for one in stream.conversions for line in _lines(one, name, quiet=quiet)):
-            output.console(err=True).print(line)
+    proved = [_report(one, name, check=check, quiet=quiet) for name, stream in streams for one in stream.conversions]
     for name in names:
         output.say(f"Before you apply it: kubectl delete tfjob {name}. The pods of both have the same names.")
     outcomes = {one.outcome for _, stream in streams for job in stream.conversions for one in job.verdicts}
-    if Outcome.REJECTED in outcomes:
+    if Outcome.REJECTED in outcomes or not all(proved):
         ctx.exit(ExitCode.FAILED)
     click.echo("---\n".join(stream.text for _, stream in streams), nl=False)
     ctx.exit(ExitCode.LOSSY if Outcome.LOSSY in outcomes else ExitCode.OK)
+
+
+def _report(conversion: Conversion, name: str, *, check: bool, quiet: bool) -> bool:
+    """Print what became of a TFJob; return whether the check, if one is wanted, finds no difference."""
+    lines, proves = [*_lines(conversion, name, quiet=quiet)], True
+    if check and conversion.cluster is not None:
+        comparison = compare(conversion.job, conversion.cluster)
+        lines, proves = [*lines, *_checked(comparison)], comparison.proves
+    for line in lines:
+        output.console(err=True).print(line)
+    return proves
 
 
 def _lines(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:
@@ -91,6 +102,18 @@ def _lines(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Text]:
     if left_out := conversion.of(Outcome.LEFT_OUT):
         yield output.styled(f"  Left out without a loss: {', '.join(spelled(one.path) for one in left_out)}.")
     yield output.styled(f"  Carried over as they are: {len(conversion.of(Outcome.SAME))} fields.")
+
+
+def _checked(comparison: Comparison) -> Iterator[Text]:
+    told, proves = f"{comparison.replicas} replicas find the same ClusterSpec", comparison.proves
+    if not comparison.told:
+        told = "neither sets TF_CONFIG, since there is a single replica"
+    yield output.styled(f"  Check: {told if proves else 'TF_CONFIG would differ'}.", "good" if proves else "bad")
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.differences:
+        groups.setdefault((one.words, one.wanted), []).append(one.task)
+    for (words, wanted), tasks in groups.items():
+        yield output.styled(f"    {few(tasks, 4)}: {words}" + (f": wanted ({wanted})" if wanted else ""))
 
 
 def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:

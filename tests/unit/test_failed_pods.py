@@ -10,8 +10,7 @@ from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Failing
 from tfcluster_operator.life.roster import Stage, succession_of
 from tfcluster_operator.plan.actions import Create, Finding
-from tfcluster_operator.plan.holds import Hold, Holds
-from tfcluster_operator.plan.story import gate_of
+from tfcluster_operator.plan.story import Hold, Holds, gate_of
 
 FIRST = "demo-worker-0"
 FULL = "Pod x: exceeded quota: few, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"

@@ -10,8 +10,7 @@ from unit.in_memory import NOW, InMemoryWorld, creates, groups_of, make_cluster,
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Delete, Finding, Patch
-from tfcluster_operator.plan.holds import Holds
-from tfcluster_operator.plan.story import SERVICE, gate_of
+from tfcluster_operator.plan.story import SERVICE, Holds, gate_of
 
 QUOTA = Finding(reasons.REJECTED, "Pod demo-worker-0: exceeded quota")
 GATE = gate_of("pods", "worker")

@@ -10,7 +10,7 @@ from observed_pods import ended, pod, roster
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.life import departures, ending, gangs, rollout
+from tfcluster_operator.life import departures, ending, gangs
 
 
 # --- deadline
@@ -103,8 +103,8 @@ def _rollout(strategy, *states, known=None):
         for index, state in enumerate(states)
         if state != "gone"
     ]
-    found = rollout.rollout_of(roster(cluster, *pods, known=known), job)
-    return found, [one.meta.uid for one in rollout.to_replace(cluster, found)]
+    found = departures.rollout_of(roster(cluster, *pods, known=known), job)
+    return found, [one.meta.uid for one in departures.to_replace(cluster, found)]
 
 
 def rolling(max_unavailable):
@@ -159,7 +159,7 @@ def test_leaving_pod_of_an_old_template_is_still_old():
 def test_pod_of_others_is_not_rolled():
     """It is not a pod of the task, so the task does not run."""
     cluster = make_cluster({"worker": 1})
-    found = rollout.rollout_of(roster(cluster, pod(owner="other")), cluster.jobs[0])
+    found = departures.rollout_of(roster(cluster, pod(owner="other")), cluster.jobs[0])
     assert (found.old, [str(place.task) for place in found.unavailable]) == ((), ["worker-0"])
 
 

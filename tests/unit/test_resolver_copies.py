@@ -25,8 +25,8 @@ from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
 from tfcluster_operator.objects.resolver_copy import build as build_resolver_config_map
 from tfcluster_operator.plan.actions import Create
-from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.plan.story import Holds
 
 ARCHIVE = ResolverArchive(b"zip")
 NAME = naming.resolver_name(ARCHIVE.digest)

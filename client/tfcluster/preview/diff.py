@@ -18,8 +18,8 @@ from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.queueing import Turn
-from tfcluster_operator.life.rollout import rollout_of
 from tfcluster_operator.life.roster import Roster, Stage, call_roll
 from tfcluster_operator.life.views import views_of
 from tfcluster_operator.objects.kinds import Observed

@@ -27,8 +27,8 @@ from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life import departures
+from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.queueing import Standing
-from tfcluster_operator.life.rollout import rollout_of
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import Views, views_of
@@ -36,8 +36,8 @@ from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
-from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.plan.story import Holds
 from tfcluster_operator.report.conditions import edited_field, fields_told, with_others
 from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
 

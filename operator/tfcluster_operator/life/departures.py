@@ -1,13 +1,14 @@
-"""Leaving pods: of tasks that are no longer declared, terminating ones, and those of a finished cluster."""
+"""Leaving pods: of tasks that are no longer declared, of an older template, terminating, or of a finished cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import Job, TFCluster
-from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.life.roster import Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
 
 #: The tasks that leave, by job, as the contract has them.
@@ -100,3 +101,60 @@ def pods_to_clean(roster: Roster) -> Iterator[Pod]:
             yield pod
     if policy == "All":
         yield from roster.kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The rollout of one job.
+
+    ``outdated`` pods have an older template and are not being deleted, ``leaving`` pods have one and terminate already;
+    ``unavailable`` are the tasks that are not running.
+    """
+
+    job: Job
+    outdated: tuple[Place, ...]
+    leaving: tuple[Place, ...]
+    unavailable: tuple[Place, ...]
+
+    @property
+    def old(self) -> tuple[Place, ...]:
+        """Every task whose pod has an older template."""
+        return (*self.outdated, *self.leaving)
+
+
+def rollout_of(roster: Roster, job: Job) -> Rollout:
+    """Compare a job's pods with its template; completed tasks are left out, they do not run again."""
+    # A shortcut: this excludes nearly all of thousands of tasks.
+    places = [place for place in roster.of(job) if place.stage is not Stage.SERVING or not place.settled]
+    places = [place for place in places if place.stage is not Stage.COMPLETED]
+    old = [place for place in places if place.outdated]
+    return Rollout(
+        job,
+        outdated=tuple([place for place in old if place.stage is not Stage.TERMINATING]),
+        leaving=tuple([place for place in old if place.stage is Stage.TERMINATING]),
+        unavailable=tuple([place for place in places if not place.serving]),
+    )
+
+
+def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[Pod]:
+    """Select the outdated pods to delete now."""
+    # RollingUpdate goes from the highest index.  Outdated pods that do not run come first, so that a template that
+    # never became ready can be corrected.
+    strategy = cluster.spec.update_strategy
+    if strategy.type == "OnDelete":
+        return ()
+    if strategy.type == "Recreate":
+        return tuple(place.pod for place in rollout.outdated if place.pod is not None)
+    return tuple(_in_order(rollout, strategy.within(rollout.job.replicas)))
+
+
+def _in_order(rollout: Rollout, max_unavailable: int) -> Iterator[Pod]:
+    room = max_unavailable - len(rollout.unavailable)
+    for place in reversed(rollout.outdated):
+        if place.pod is None:
+            continue
+        if not place.serving:
+            yield place.pod
+        elif room > 0:
+            room -= 1
+            yield place.pod

@@ -12,7 +12,7 @@ from typing import Final
 
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
-from tfcluster_operator.life import restart
+from tfcluster_operator.life import ending
 from tfcluster_operator.life.ending import Ending, judge_deadline, judge_failure, judge_success
 from tfcluster_operator.life.gangs import gangs_of, judge_gangs, waiting_since
 from tfcluster_operator.life.queueing import Turn
@@ -91,8 +91,8 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
     """Use the times that an earlier operator wrote; a deciding time in the future, by a wrong clock, becomes now."""
 
     def record(known: JobRecord) -> JobRecord:
-        failing = {i: Failing(of.in_row, restart.believed(of.retry_at, now)) for i, of in known.failing.items()}
-        return replace(known, restart_at=restart.believed(known.restart_at, now), failing=failing)
+        failing = {i: Failing(of.in_row, ending.believed(of.retry_at, now)) for i, of in known.failing.items()}
+        return replace(known, restart_at=ending.believed(known.restart_at, now), failing=failing)
 
     return replace(
         ledger,
@@ -123,8 +123,8 @@ def _judge(roster: Roster, ledger: Ledger, failures: Sequence[_Failure], now: fl
         if pod.incarnation != ledger.of(task.job.name).incarnation:
             continue  # the same incident: another task's failure restarts this one too
         if (verdict := judge_failure(cluster, task, pod, ledger)) is not None:
-            return replace(ledger, verdict=verdict, failures=(*ledger.failures, restart.entry_of(task, pod, now)))
-        ledger = restart.count_restart(cluster, task, pod, ledger, now)
+            return replace(ledger, verdict=verdict, failures=(*ledger.failures, ending.entry_of(task, pod, now)))
+        ledger = ending.count_restart(cluster, task, pod, ledger, now)
     return replace(ledger, verdict=judge_deadline(cluster, ledger, now))
 
 
@@ -166,10 +166,10 @@ class _Taking:
             self.completed.add(index)
         elif place.ending is Ending.FAILED and not counted:
             self._failures.append((pod.noted.ended_at, place.task, pod))
-        elif place.serving and index in self.failing and restart.is_forgiven(self.failing[index].retry_at, now):
+        elif place.serving and index in self.failing and ending.is_forgiven(self.failing[index].retry_at, now):
             del self.failing[index]
         if _is_lost(place, self.job):
-            self._lose(index, Lost(pod.meta.uid, restart.pause_before_replacing(pod)[1]))
+            self._lose(index, Lost(pod.meta.uid, ending.pause_before_replacing(pod)[1]))
         elif not pod.meta.terminating and not counted:
             self.started.add(index)
             self.lost.pop(index, None)
@@ -219,7 +219,7 @@ def _is_lost(place: Place, job: Job) -> bool:
 def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float | None:
     """Return the seconds until the next failure of a running task is forgiven, or None."""
     waits = [
-        of.retry_at + restart.FORGIVEN_AFTER - now
+        of.retry_at + ending.FORGIVEN_AFTER - now
         for job in roster.cluster.jobs
         if (failing := ledger.of(job.name).failing)
         for place in roster.of(job)

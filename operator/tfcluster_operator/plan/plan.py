@@ -23,7 +23,6 @@ from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Plan
 from tfcluster_operator.plan.claims import ClaimsPlan
-from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.objects import (
     plan_config_map,
     plan_gangs,
@@ -33,7 +32,7 @@ from tfcluster_operator.plan.objects import (
     plan_surplus_views,
     plan_tf_config,
 )
-from tfcluster_operator.plan.story import Story, gate_of
+from tfcluster_operator.plan.story import Holds, Story, gate_of
 from tfcluster_operator.plan.tasks import JobPlan, plan_history
 
 

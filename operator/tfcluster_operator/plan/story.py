@@ -1,12 +1,18 @@
-"""The decisions for one plan so far."""
+"""The decisions for one plan so far, and the writes that were rejected, or that another controller reverted.
+
+A *gate* is what one rejection closes: the Service, the views of a job, the pods of a job, a single object.  Steps that
+need a closed gate wait; all others continue.  Back-offs are kept in memory and need not survive the process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import CHIEF
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.plan.actions import (
@@ -22,7 +28,6 @@ from tfcluster_operator.plan.actions import (
     Phase,
     Step,
 )
-from tfcluster_operator.plan.holds import Holds
 
 #: Closed while the cluster's Service is not ours.
 SERVICE: Final[Gate] = "Service"
@@ -40,6 +45,148 @@ def gate_of(of: str, name: str) -> Gate:
     not exist).
     """
     return f"{of} {name}"
+
+
+#: Seconds of the first back-off after a rejection; it doubles with each rejection in a row, up to the longest.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+#: The longest while an API server that checks owner references does not find our new CRD; this ends by itself.
+_LONGEST_OF_A_NEW_CRD: Final = 4.0
+_NEW_CRD: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
+#: This number of repairs in a row is immediate; after that another writer keeps reverting them.
+_PATIENCE: Final = 2
+_LONGEST_TRUCE: Final = 300.0
+#: A repair that is not needed again for this long (seconds) was not part of a conflict.
+_FORGOTTEN_AFTER: Final = 600.0
+_NUMBERS: Final = re.compile(r"[0-9]+")
+_REPAIRS: Final = frozenset(
+    {
+        reasons.REPAIRED,
+        reasons.VIEW_CHANGED,
+        reasons.ISOLATION_CHANGED,
+        reasons.RECREATED,
+        reasons.READINESS_REPORTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
+
+    ``pause`` is the back-off in seconds; it is 0 after an event that can let the rejected write succeed.  ``repair``
+    identifies a repair that another writer reverts, and is "" for a rejection.
+    """
+
+    times: int
+    until: float
+    finding: Finding
+    pause: float = 0.0
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The gates that rejections closed, and the repairs that another writer reverts."""
+
+    gates: Mapping[Gate, Hold] = field(default_factory=dict)
+
+    def closed(self, gate: Gate, now: float) -> Hold | None:
+        """Return the hold on a gate that is still closed."""
+        hold = self.gates.get(gate)
+        return hold if hold is not None and hold.until > now else None
+
+    def tried(self, gate: Gate) -> int:
+        """Return how often in a row a gate was closed."""
+        hold = self.gates.get(gate)
+        return hold.times if hold is not None else 0
+
+    def truce(self, action: Action, now: float) -> Hold | None:
+        """Return the hold on a repair that another writer reverts each time."""
+        hold = self.closed(_repair_gate(action), now)
+        return hold if hold is not None and hold.repair == _repair(action) else None
+
+    def told(self, refused: Mapping[Gate, Finding]) -> Iterator[Finding]:
+        """Return the findings of the gates that were closed; the old message if only the task differs."""
+        for gate, finding in refused.items():
+            yield self.gates[gate].finding if gate in self.gates else finding
+
+    def doubts(self, now: float) -> Iterator[Hold]:
+        """Return the repairs that were just repeated and might be reverted again."""
+        for hold in self.gates.values():
+            if hold.repair and hold.times > _PATIENCE and hold.until == now + hold.pause:
+                yield hold
+
+    def after(
+        self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
+    ) -> Holds:
+        """Return the holds after a reconcile."""
+        let_through = set(passed)
+        gates = {
+            gate: hold
+            for gate, hold in self.gates.items()
+            if gate not in let_through and now - hold.until < _FORGOTTEN_AFTER
+        }
+        for gate, finding in refused.items():
+            times = 1 if gate in let_through else self.tried(gate) + 1
+            before = self.gates.get(gate)
+            # If only another task was tried, this is not worth another write of the status.
+            same = before is not None and _same_but_for_numbers(before.finding, finding)
+            told = before.finding if before is not None and same else finding
+            longest = _LONGEST_OF_A_NEW_CRD if _NEW_CRD in finding.message else LONGEST_PAUSE
+            # The API server recounts a quota some seconds after a pod is deleted, which lifts holds: a rejection before
+            # that does not indicate how long rejections will continue.
+            pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE
+            gates[gate] = Hold(times, now + pause, told, pause)
+        for action in done:
+            if repair := _repair(action):
+                gate = _repair_gate(action)
+                known = gates.get(gate)
+                times = known.times + 1 if known is not None and known.repair == repair else 1
+                pause = 0.0 if times < _PATIENCE else min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (times - _PATIENCE))
+                gates[gate] = Hold(times, now + pause, _conflict(action, times), pause, repair)
+        return Holds(gates)
+
+    def lifted(self, now: float) -> Holds:
+        """Return the holds after an event that can let rejected writes succeed: an edit, a deleted pod.
+
+        If a write is still rejected, it is tried again after short back-offs that grow again, as carefully as before.
+        """
+        return Holds(
+            {
+                gate: hold if hold.repair else replace(hold, until=min(hold.until, now), pause=0.0)
+                for gate, hold in self.gates.items()
+            }
+        )
+
+
+def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
+    return _NUMBERS.sub("", one.message) == _NUMBERS.sub("", other.message) and one.reason == other.reason
+
+
+def _repair_gate(action: Action) -> Gate:
+    return f"repair of {action.kind} {action.name}"
+
+
+def _conflict(action: Action, times: int) -> Finding:
+    name = f"{action.kind} {action.name}"
+    message = f"{name} was corrected {times} times and changed back each time: find the other writer"
+    return Finding(reasons.CONFLICTING_WRITES, message, gate=name)
+
+
+def _repair(action: Action) -> str:
+    """Return what a repair does, "" if an action is not a repair."""
+    match action:
+        case Patch(reason=reasons.READINESS_REPORTED, change=change):
+            return digest(_NUMBERS.sub("", repr(change)))  # the time in it differs each time
+        case Patch(reason=reason, change=change) if reason in _REPAIRS:
+            return digest(repr(change))
+        case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:
+            return f"{reason} {toward}"
+        case Create(reason=reason, task=None) if reason in _REPAIRS:
+            return reason
+        case _:
+            return ""
 
 
 class Story:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger, timestamp
 from tfcluster_operator.declaration.spec import Task
-from tfcluster_operator.life import departures, restart, rollout
-from tfcluster_operator.life.ending import Ending, words_for
+from tfcluster_operator.life import departures
+from tfcluster_operator.life.ending import Ending, pause_before_replacing, words_for
 from tfcluster_operator.life.gangs import Gang, awaited, awaited_jobs, is_member
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage, name_after
 from tfcluster_operator.life.views import JobViews, tf_config_of
@@ -62,7 +62,7 @@ class JobPlan:
     def _roll_out(self) -> None:
         """Select the UIDs of the outdated pods to replace now, and plan a dry run of one replacement."""
         name, places = self._job.name, self._roster.of(self._job)
-        chosen = rollout.to_replace(self._cluster, rollout.rollout_of(self._roster, self._job))
+        chosen = departures.to_replace(self._cluster, departures.rollout_of(self._roster, self._job))
         # Check ``chosen`` first, to avoid a search through thousands of places.
         if chosen and (outdated := next((place for place in places if place.pod in chosen), None)) is not None:
             build = partial(self._build, outdated.task, name=outdated.name, view_digest="", attempt=0)
@@ -203,7 +203,7 @@ class JobPlan:
         ending, task = place.ending, place.task
         if ending is None:
             return False
-        pause, attempt = restart.pause_before_replacing(pod)
+        pause, attempt = pause_before_replacing(pod)
         began: float | None = pod.noted.ended_at or self._now
         due = (pod.noted.ended_at or self._now) + pause
         failing, last = self._record.failing.get(task.index), self._ledger.last_restart

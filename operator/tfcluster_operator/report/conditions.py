@@ -14,7 +14,7 @@ from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
 from tfcluster_operator.declaration.spec import EVALUATOR, Job, TFCluster
 from tfcluster_operator.life import views
-from tfcluster_operator.life.rollout import rollout_of
+from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.roster import Place, Roster, Stage
 from tfcluster_operator.objects import config_map
 from tfcluster_operator.plan.actions import Finding

@@ -249,17 +249,32 @@ def listed_at(version: int) -> bytes:
     return f'{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}'.encode()
 
 
-def test_history_that_is_lost_ends_the_process():
-    """The operator's data is newer than all events of a restored etcd: it would never be corrected."""
+def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
+    """Break a watch, and set the server back to an earlier version for this duration."""
 
-    async def scenario() -> asyncio.Task[None]:
+    async def scenario() -> tuple[Informer, asyncio.Task[None]]:
         server = Server(body=listed_at(7))
         server.lasts = 60.0
         informer = Informer(make_client(server), KINDS["Pod"], ChildStore(lambda *_: None, lambda: 0.0), None)
         running = asyncio.create_task(informer.run())
         await informer.synced.wait()
         server.breaks, server.body = True, listed_at(3)
-        await asyncio.sleep(70.0)
-        return running
+        await asyncio.sleep(60.0 + seconds)
+        server.breaks, server.body = False, listed_at(8)
+        await asyncio.sleep(30.0)
+        running.cancel()
+        await asyncio.wait([running])
+        return informer, running
 
-    assert isinstance(run_in_virtual_time(scenario()).exception(), errors.HistoryLostError)
+    return run_in_virtual_time(scenario())
+
+
+def test_history_that_is_lost_ends_the_process():
+    """The operator's data is newer than all events of a restored etcd: it would never be corrected."""
+    _, running = lose_history(20.0)
+    assert isinstance(running.exception(), errors.HistoryLostError)
+
+
+def test_server_that_lags_behind_for_a_moment_ends_nothing():
+    _, running = lose_history(2.0)
+    assert running.cancelled()

@@ -8,7 +8,8 @@ KubeError
 │   ├── GoneError           410: the version to watch from is no longer kept
 │   └── ServerError         5xx, or 429 for as long as a request is tried: a webhook is down, the server overloaded
 ├── UnreachableError    no answer for as long as a request is tried
-├── HistoryLostError    etcd was restored, and what was read before is no longer valid
+├── StaleError          the answer is older than an earlier one
+├── HistoryLostError    this persists: etcd was restored, and what was read before is no longer valid
 └── NotLeadingError     a write was not sent, because another replica of the operator might be the leader by now
 """
 
@@ -30,6 +31,10 @@ class KubeError(Exception):
 
 class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
+
+
+class StaleError(KubeError):
+    """An answer of the API server is older than one that it gave before."""
 
 
 class HistoryLostError(KubeError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -44,6 +45,10 @@ _LOOK_FOR_KIND_AGAIN: Final = 20.0
 _A_GOOD_RUN: Final = 5.0
 
 
+#: For how many seconds an API server can be behind another one before this counts as lost history.
+_LATE_AT_MOST: Final = 5.0
+
+
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -66,8 +71,10 @@ class History:
     process that starts with empty caches works again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
         self._newest = 0
+        self._behind_since: float | None = None
 
     def reached(self, version: int) -> None:
         """Note the version of an event or a bookmark."""
@@ -75,12 +82,15 @@ class History:
 
     def compare(self, version: int) -> None:
         """Compare the version of a list, asked for without a version, with the newest known one."""
-        # Such a list is a consistent read, so no API server answers it with an older version (Kubernetes, "API
-        # Concepts"); and the history grows past the known version soon.
-        if version < self._newest:
-            words = f"the API server is at version {version} and was at {self._newest} before"
+        if version >= self._newest:
+            self._newest, self._behind_since = version, None
+            return
+        now = self._elapsed()
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        words = f"the API server is at version {version} and was at {self._newest} before"
+        if now - self._behind_since >= _LATE_AT_MOST:
             raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
-        self._newest = version
+        raise errors.StaleError(words)
 
 
 class Informer:
@@ -92,7 +102,7 @@ class Informer:
         self._store = store
         self._namespace = namespace
         self._version = ""
-        self._history = History()
+        self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}

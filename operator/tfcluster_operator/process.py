@@ -25,7 +25,7 @@ from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Ti
 from tfcluster_operator.kube.errors import HistoryLostError
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.traffic import Traffic
+from tfcluster_operator.kube.traffic import request_counter
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
@@ -77,8 +77,7 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
     access, timing = _access(), timing or Timing()
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
     metrics = Metrics()
-    traffic = Traffic(metrics, scopes, access.server)
-    access = replace(access, observers=(traffic,))
+    access = replace(access, observers=(request_counter(metrics, access.server),))
     under_way = connection.WritesUnderWay()
     # The Lease has its own connections, so that a renewal does not wait for other requests.
     async with connection.open_session(access) as for_lease:
@@ -96,7 +95,6 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
             metrics.leads = lambda: standing.acts
             metrics.figures = lambda: engine.figures() if standing.acts else None
             metrics.waiting = lambda: limiter.waiting
-            metrics.silences = traffic.silences
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.metrics import OPEN, Scrape, documented, families
 
 from tfcluster_operator.kube import http
-from tfcluster_operator.kube.metrics import NO_CODE, VERBS, WATCHED, Figures, Metrics
+from tfcluster_operator.kube.metrics import NO_CODE, VERBS, Figures, Metrics
 
 
 @pytest.fixture
@@ -17,7 +17,6 @@ def leader() -> Metrics:
     metrics = Metrics()
     metrics.figures = Figures
     metrics.leads = lambda: True
-    metrics.silences = lambda: dict.fromkeys(WATCHED, 0.5)
     metrics.api_requests.labels("get", "200").inc()
     return metrics
 

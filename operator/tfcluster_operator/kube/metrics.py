@@ -1,7 +1,7 @@
 """Every metric of the operator, declared once; docs/reference/metrics.md describes each.
 
-Counters and histograms are updated when something happens.  Gauges of clusters, of the queue and of the watches are
-computed at each scrape.  Each process (and each test) has a registry of its own.
+Counters and histograms are updated when something happens.  Gauges of clusters and of the queue are computed at
+each scrape.  Each process (and each test) has a registry of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from tfcluster_operator import __version__
-from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.declaration import reasons
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
@@ -47,11 +46,6 @@ REPLACEMENTS: Final = (
 PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-WATCHED: Final = (naming.PLURAL, *(kind.plural for kind in KINDS.values()))
-#: The kinds that a server need not serve.
-OPTIONAL: Final = tuple(kind.plural for kind in KINDS.values() if kind.optional)
-#: The cluster-wide kinds.
-CLUSTER_WIDE: Final = tuple(kind.plural for kind in KINDS.values() if kind.cluster_wide)
 #: The code of a request without an answer.
 NO_CODE: Final = "none"
 
@@ -86,8 +80,6 @@ class Metrics:
         self.leads: Callable[[], bool] = lambda: False
         #: The number of waiting requests.
         self.waiting: Callable[[], int] = lambda: 0
-        #: Seconds since the watches were last known to be alive, by kind, the longest of each.
-        self.silences: Callable[[], Mapping[str, float]] = dict
 
         self.finished = self._counter(
             "tfcluster_clusters_finished",
@@ -120,9 +112,6 @@ class Metrics:
             "Time until the answer to a request began",
             _REQUEST_SECONDS,
             verb=[verb for verb in VERBS if verb != "watch"],
-        )
-        self.watch_restarts = self._counter(
-            "tfcluster_watch_restarts", "Times that a watch was opened again", kind=WATCHED
         )
         self.registry.register(_AtScrape(self))
         prometheus_client.ProcessCollector(registry=self.registry)
@@ -161,12 +150,6 @@ class _AtScrape:
         metrics = self._metrics
         yield from _of_clusters(metrics.figures())
         yield _gauge("tfcluster_api_requests_waiting", "Requests that wait for their turn", {(): metrics.waiting()})
-        yield _gauge(
-            "tfcluster_watch_silence_seconds",
-            "Time since the last sign of life of a watch, the worst of each kind",
-            {(kind,): seconds for kind, seconds in metrics.silences().items()},
-            kind=WATCHED,
-        )
         yield _gauge("tfcluster_leader", "Whether this operator acts", {(): float(metrics.leads())})
         version = (__version__,)
         yield _gauge("tfcluster_build_info", "The version of the operator", {version: 1}, version=version)

@@ -92,9 +92,9 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
                 gang_scheduler=gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name),
                 metrics=metrics,
             )
-            metrics.leads = lambda: standing.acts
+            metrics.leader.set_function(lambda: standing.acts)
             metrics.figures = lambda: engine.figures() if standing.acts else None
-            metrics.waiting = lambda: limiter.waiting
+            metrics.requests_waiting.set_function(lambda: limiter.waiting)
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:

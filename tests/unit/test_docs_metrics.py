@@ -16,7 +16,7 @@ from tfcluster_operator.kube.metrics import NO_CODE, VERBS, Figures, Metrics
 def leader() -> Metrics:
     metrics = Metrics()
     metrics.figures = Figures
-    metrics.leads = lambda: True
+    metrics.leader.set(1)
     metrics.api_requests.labels("get", "200").inc()
     return metrics
 
@@ -46,7 +46,7 @@ def test_verbs_are_closed():
 def test_a_standby_counts_no_cluster_twice(leader):
     """A standby exports the gauges of TFClusters and of the queue without samples."""
     leader.figures = lambda: None
-    leader.leads = lambda: False
+    leader.leader.set(0)
     text, leaders = told(leader), documented()
     samples = Scrape(text)
     from_the_leader = {
@@ -78,7 +78,7 @@ def test_figures_are_exposed_as_metrics(leader):
         queue_depth=6,
         queue_oldest=7.5,
     )
-    leader.waiting = lambda: 8
+    leader.requests_waiting.set(8)
     found = Scrape(told(leader))
     assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
     assert found.not_zero("tfcluster_clusters_not_ready") == {("Rejected",): 2}

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.engine.figures import figures_of
-from tfcluster_operator.engine.journal import Journal
+from tfcluster_operator.engine.journal import Journal, figures_of
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.resolver_sweep import ResolverSweep
 from tfcluster_operator.engine.work_queue import WorkQueue

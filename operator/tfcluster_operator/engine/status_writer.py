@@ -132,21 +132,16 @@ class StatusWriter:
                 key, cluster.uid, unwritten.version, change, urgent=urgent
             )
         except errors.NotFoundError:
-            self._journal.status_write("gone")
             again = await self._parents.when_leaving(key, cluster.uid)
             return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
-            self._journal.status_write("conflict")
             # The spec or a condition was changed in the meantime: read that first.
             return await self._parents.read_again(key, cluster.uid)
-        except errors.UnreachableError:
-            self._journal.status_write("unanswered")
-            raise
         except errors.ApiError as error:
-            self._journal.status_refused(cluster, str(error), again=str(error) == unwritten.refusal)
             if str(error) != unwritten.refusal:
-                # While the status cannot be written, only an Event can report this.
+                # While the status cannot be written, only the log and an Event can report this.
                 unwritten.refusal = str(error)
+                self._journal.status_refused(cluster, str(error))
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
                 await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
             raise

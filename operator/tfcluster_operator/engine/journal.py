@@ -163,9 +163,8 @@ def figures_of(
     tasks: Counter[tuple[str, ...]] = Counter()
     # Times from the API server or an earlier operator can be in the future, so these begin at 0.
     not_ready_oldest = undelivered_oldest = 0.0
-    for key in parents.known():
-        body = parents.get(key)
-        if body is None or not is_ours(body):
+    for key, body in parents.all():
+        if not is_ours(body):
             continue
         status, account = report_of(key)
         told = conditions.by_type(status)

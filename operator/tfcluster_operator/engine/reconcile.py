@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.edited import edited_field, fields_told
-from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.gang_schedulers import GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.declaration.spec import TFCluster
@@ -25,7 +25,6 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
-from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.queueing import Standing
@@ -34,8 +33,6 @@ from tfcluster_operator.life.roster import Roster, roll_in_turns
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.turns import Turns
 from tfcluster_operator.life.views import Views, views_in_turns
-from tfcluster_operator.objects.kinds import kinds_for
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.holds import Holds
@@ -92,19 +89,18 @@ class Reconciler:
         client: Client,
         parents: Parents,
         stores: Stores,
-        archive: ResolverArchive,
+        executor: Executor,
         *,
-        gang_scheduler: GangScheduler = KUBERNETES,
-        journal: Journal | None = None,
+        journal: Journal,
+        gang_scheduler: GangScheduler,
     ) -> None:
-        self._journal = journal or Journal(Metrics(), client.clock.elapsed)
-        self._client = client
+        self._journal = journal
         self._parents = parents
         self._stores = stores
         self._statuses = StatusWriter(client, parents, self._journal)
-        self._executor = Executor(client, stores, archive, kinds_for(gang_scheduler))
+        self._executor = executor
         self._gang_scheduler = gang_scheduler
-        self._clock = client.clock.wall
+        self._clock, self._elapsed = client.clock.wall, client.clock.elapsed
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> bool:
@@ -115,7 +111,7 @@ class Reconciler:
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
         body = self._parents.get(key)
-        return body is not None and memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
+        return body is not None and memory.account.hear(body["metadata"]["generation"], self._elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
         """Return the newest status of a cluster, written or not, and the journal's state of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from sys import intern
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -85,21 +85,13 @@ class Parents:
         """Return the namespace and name of the TFCluster with this UID."""
         return self._keys.get(uid)
 
-    def known(self) -> dict[Key, str]:
-        """Return the UID of every TFCluster, by namespace and name."""
-        return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
-
-    def version_of(self, key: Key) -> int:
-        """Return the resourceVersion of the known version of a TFCluster."""
-        return int(self._bodies[key]["metadata"]["resourceVersion"])
-
     def status_of(self, key: Key) -> Mapping[str, Any]:
         """Return the known status of a TFCluster, or an empty one."""
         return (self._bodies.get(key) or {}).get("status") or {}
 
-    def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
-        """Return every TFCluster of a namespace."""
-        return (body for key, body in self._bodies.items() if key[0] == namespace)
+    def all(self) -> list[tuple[Key, Mapping[str, Any]]]:
+        """Return every TFCluster with its namespace and name."""
+        return list(self._bodies.items())
 
     def put(self, body: Mapping[str, Any]) -> bool:
         """Store a TFCluster; return whether it contains anything new."""

@@ -24,7 +24,6 @@ from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
 from tfcluster_operator.objects.config_map import ConfigMap
-from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
@@ -90,7 +89,7 @@ class Executor:
         client: Client,
         stores: Stores,
         archive: ResolverArchive,
-        kinds: Mapping[str, Kind] = KINDS,
+        kinds: Mapping[str, Kind],
     ) -> None:
         self._client = client
         self._kinds = kinds

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
@@ -29,8 +29,9 @@ _TOMBSTONES: Final = 20_000
 Name = tuple[str, str]
 #: Called at each change: see ChildStore.
 Changed = Callable[[str, Name, bool], None]
-_Key = TypeVar("_Key", str, Name)
 _CHANGES: Final = attrgetter("changes")
+#: In place of a pod's name: the children of a namespace that no TFCluster controls.
+_NO_OWNER: Final = ""
 
 
 class ChildStore:
@@ -47,12 +48,8 @@ class ChildStore:
         #: The number of changes that a decision reads.
         self.changes = 0
         self._by_owner: dict[str, dict[Name, Child]] = {}
-        #: Children that no TFCluster controls, by namespace.
-        self._others: dict[str, set[Name]] = {}
-        #: The later pods of tasks, by the name of the task's first pod.
-        self._later: dict[Name, set[Name]] = {}
-        #: The pods that mount a resolver ConfigMap and whose programs have not ended, by its name.
-        self._mounting: dict[Name, set[Name]] = {}
+        #: Children by namespace and _NO_OWNER, and later pods of tasks by the name of the task's first pod.
+        self._groups: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         #: Why the server does not serve this kind, by the namespace that was listed.
         self._lacking: dict[str | None, str] = {}
@@ -83,21 +80,15 @@ class ChildStore:
 
     def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
         """Return the pods whose names follow these first pods of tasks, with any controller."""
-        if not self._later:
-            return []
-        return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
+        return [self._children[one] for first in firsts for one in self._groups.get((namespace, first), ())]
 
-    def is_mounted(self, resolver: Name) -> bool:
-        """Return whether a pod mounts the resolver ConfigMap of this name, and its programs have not ended."""
-        return resolver in self._mounting
-
-    def namespaces_of_others(self) -> list[str]:
-        """Return the names of the namespaces that have a child which no TFCluster controls."""
-        return list(self._others)
+    def all(self) -> Iterable[Child]:
+        """Return every child."""
+        return self._children.values()
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Return every child of a namespace that no TFCluster controls."""
-        return [self._children[name] for name in self._others.get(namespace, ())]
+        return [self._children[name] for name in self._groups.get((namespace, _NO_OWNER), ())]
 
     def put(self, child: Child) -> None:
         """Store a child from an event or from the answer to a write, unless a newer version is known.
@@ -112,7 +103,9 @@ class ChildStore:
             return
         if known is not None and known.meta.version >= meta.version:
             return
-        child = _noted(child, known, self._now())
+        if isinstance(child, Pod):
+            # Our own notes on the pod stay.
+            child = child.seen(known if isinstance(known, Pod) and known.meta.uid == meta.uid else None, self._now())
         if known is not None:
             if differ_in_version_alone(child, known):
                 self._children[name] = self._by_owner[meta.owner_uid][name] = child
@@ -122,12 +115,8 @@ class ChildStore:
                 self._tell(known)
         self._children[name] = child
         self._by_owner.setdefault(meta.owner_uid, {})[name] = child
-        if not meta.owner_name:
-            self._others.setdefault(meta.namespace, set()).add(name)
-        if (first := _before(child)) is not None:
-            self._later.setdefault(first, set()).add(name)
-        if (copy := _mounts(child)) is not None:
-            self._mounting.setdefault(copy, set()).add(name)
+        for group in _groups_of(child):
+            self._groups.setdefault(group, set()).add(name)
         self._tell(child)
 
     def put_back(self, child: Child) -> None:
@@ -176,11 +165,10 @@ class ChildStore:
         del of_owner[name]
         if not of_owner:
             del self._by_owner[known.meta.owner_uid]
-        _take_out(self._others, known.meta.namespace, name)
-        if (first := _before(known)) is not None:
-            _take_out(self._later, first, name)
-        if (copy := _mounts(known)) is not None:
-            _take_out(self._mounting, copy, name)
+        for group in _groups_of(known):
+            self._groups[group].discard(name)
+            if not self._groups[group]:
+                del self._groups[group]
 
     def _bury(self, uid: str, version: int) -> None:
         self._gone[uid] = max(version, self._gone.get(uid, -1))
@@ -189,37 +177,18 @@ class ChildStore:
             self._gone.popitem(last=False)
 
 
-def _before(child: Child) -> Name | None:
-    """Return the name of a task's first pod for a later pod of the task; None for other objects."""
-    first, number = naming.first_pod_name(child.meta.name) if isinstance(child, Pod) else ("", 0)
-    return (child.meta.namespace, first) if number else None
+def _groups_of(child: Child) -> Iterator[Name]:
+    if not child.meta.owner_name:
+        yield child.meta.namespace, _NO_OWNER
+    if isinstance(child, Pod):
+        first, number = naming.first_pod_name(child.meta.name)
+        if number:
+            yield child.meta.namespace, first
 
 
 def _is_shared(child: Child) -> bool:
     """Return whether an object has the name of a resolver ConfigMap, which all clusters of a namespace share."""
     return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
-
-
-def _mounts(child: Child) -> Name | None:
-    """Return the name of the resolver ConfigMap that a pod mounts; None for other objects and for ended pods."""
-    if not isinstance(child, Pod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
-        return None
-    return child.meta.namespace, child.resolver
-
-
-def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
-    names = of.get(key)
-    if names is not None:
-        names.discard(name)
-        if not names:
-            del of[key]
-
-
-def _noted(child: Child, known: Child | None, now: float) -> Child:
-    """Copy our own notes on a pod to its new version; return any other child unchanged."""
-    if not isinstance(child, Pod):
-        return child
-    return child.seen(known if isinstance(known, Pod) and known.meta.uid == child.meta.uid else None, now)
 
 
 class Stores:
@@ -246,18 +215,15 @@ class Stores:
         """The number of changes that a decision reads: while it is the same, so is what is observed."""
         return sum(map(_CHANGES, self.of.values()))
 
-    def namespaces_with_copies(self) -> list[str]:
-        """Return the names of the namespaces that have a resolver ConfigMap."""
-        return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
+    def copies(self) -> list[ConfigMap]:
+        """Return every ConfigMap with the name of a resolver ConfigMap that no TFCluster controls."""
+        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].all())
+        return [one for one in found if _is_shared(one) and not one.meta.owner_name]
 
-    def copies_in(self, namespace: str) -> list[ConfigMap]:
-        """Return every known ConfigMap of a namespace with the name of a resolver ConfigMap."""
-        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].others(namespace))
-        return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
-
-    def is_mounted(self, copy: ConfigMap) -> bool:
-        """Return whether a pod that has not ended mounts a resolver ConfigMap."""
-        return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
+    def mounted_copies(self) -> set[Name]:
+        """Return the names of the resolver ConfigMaps that pods mount whose programs have not ended."""
+        pods = cast("Iterable[Pod]", self.of["Pod"].all())
+        return {(one.meta.namespace, one.resolver) for one in pods if one.phase not in {"Succeeded", "Failed"}}
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Return everything that exists under a cluster's names or under its control."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import kopf
 import pytest
+from msgspec.structs import replace
 from support.manifests import tfcluster
 from support.objects import TFCLUSTERS, Kind
 from support.operator_process import OperatorProcess

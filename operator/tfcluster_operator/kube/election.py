@@ -11,10 +11,11 @@ import asyncio
 import datetime as dt
 import logging
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
@@ -46,20 +47,19 @@ class Timing:
     timeout: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """The content of a Lease.
 
     ``holder`` is "" if the Lease is free; a holder claims it for ``duration`` seconds after each renewal.  The times of
     acquisition and renewal are by the holder's clock.  ``version`` is the resourceVersion, "" of a Lease to be created.
     """
 
-    holder: str
-    duration: int
-    acquired: str
-    renewed: str
-    transitions: int
-    version: str
+    holder: str = msgspec.field(default="", name="holderIdentity")
+    duration: int = msgspec.field(default=0, name="leaseDurationSeconds")
+    acquired: str = msgspec.field(default="", name="acquireTime")
+    renewed: str = msgspec.field(default="", name="renewTime")
+    transitions: int = msgspec.field(default=0, name="leaseTransitions")
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,11 @@ def look(before: Sight | None, record: Record | None, *, me: str, duration: int,
     return Sight(record, _NEVER if free else now + record.duration)
 
 
-def may_take(sight: Sight, *, now: float) -> bool:
-    """Return whether a candidate can claim the Lease that it sees."""
-    return now >= sight.claimed_until
-
-
 def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
     """Build the record that claims the Lease for a candidate."""
     stamp = _micro_time(now)
     if record is None:
-        return Record(me, duration, stamp, stamp, transitions=0, version="")
+        return Record(me, duration, stamp, stamp)
     if record.holder == me:
         return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
     # The field is an int32, and users who can edit the Lease can write the maximum.
@@ -104,23 +99,8 @@ def claim(record: Record | None, *, me: str, duration: int, now: float) -> Recor
     return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
 
 
-def released(record: Record, *, now: float) -> Record:
-    """Build the record that releases the Lease."""
-    stamp = _micro_time(now)
-    return replace(record, holder="", duration=1, acquired=stamp, renewed=stamp)
-
-
 def _micro_time(seconds: float) -> str:
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -129,7 +109,12 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Lease(msgspec.Struct):
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: Record = Record()
+
+    @classmethod
+    def read(cls, answer: bytes) -> Record:
+        lease = msgspec.json.decode(answer, type=cls)
+        return replace(lease.spec, version=lease.metadata.resource_version)
 
 
 class Lease:
@@ -147,19 +132,14 @@ class Lease:
             answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
         except errors.NotFoundError:
             return None
-        return _record(msgspec.json.decode(answer, type=_Lease))
+        return _Lease.read(answer)
 
     async def write(self, record: Record) -> Record:
         """Write it if it has the record's version, or create it without one; else raise one of _OVERTAKEN."""
-        spec: dict[str, Any] = {
-            "holderIdentity": record.holder,
-            "leaseDurationSeconds": record.duration,
-            "acquireTime": record.acquired,
-            "renewTime": record.renewed,
-            "leaseTransitions": record.transitions,
-        }
-        if record.version:
-            body: dict[str, Any] = {"metadata": {"resourceVersion": record.version}, "spec": spec}
+        spec = msgspec.to_builtins(record)
+        body: dict[str, Any]
+        if version := spec.pop("version"):
+            body = {"metadata": {"resourceVersion": version}, "spec": spec}
             answer = await self._requests.request(
                 "PATCH", f"{self._all}/{self._name}", body=body, content_type=MERGE_PATCH, within=self._timeout
             )
@@ -167,19 +147,7 @@ class Lease:
             about = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
             body = {**about, "spec": spec}
             answer = await self._requests.request("POST", self._all, body=body, within=self._timeout)
-        return _record(msgspec.json.decode(answer, type=_Lease))
-
-
-def _record(lease: _Lease) -> Record:
-    spec = lease.spec
-    return Record(
-        holder=spec.holder_identity or "",
-        duration=spec.lease_duration_seconds or 0,
-        acquired=spec.acquire_time or "",
-        renewed=spec.renew_time or "",
-        transitions=spec.lease_transitions or 0,
-        version=lease.metadata.resource_version,
-    )
+        return _Lease.read(answer)
 
 
 class LeaseLostError(Exception):
@@ -253,7 +221,8 @@ class Election:
                 record = await self._lease.read()
                 if record is None or record.holder != self._me:
                     return
-                await self._lease.write(released(record, now=self._clock.wall()))
+                stamp = _micro_time(self._clock.wall())
+                await self._lease.write(replace(record, holder="", duration=1, acquired=stamp, renewed=stamp))
             except _OVERTAKEN:
                 continue
             except _TROUBLES as error:
@@ -270,7 +239,7 @@ class Election:
                 now = self._clock.elapsed()
                 sight = look(sight, record, me=self._me, duration=self._timing.duration, now=now)
                 self._note("", "" if record is None else record.holder)
-                if may_take(sight, now=self._clock.elapsed()):
+                if self._clock.elapsed() >= sight.claimed_until:
                     taken = await self._write(lease, record)
                     if self.acts:
                         self.leading.set()

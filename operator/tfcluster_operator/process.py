@@ -20,10 +20,9 @@ from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection, http
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
 from tfcluster_operator.kube.errors import HistoryLostError
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.traffic import request_counter
 from tfcluster_operator.resolver_sources import read_archive

@@ -28,22 +28,16 @@ _ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address of the API server, and the credentials."""
+    """The URL of the API server, and the credentials."""
 
     server: str
-    """Its URL, without a path."""
-
+    #: The server's authorities and the client's certificate; None for plain HTTP.
     context: ssl.SSLContext | None = None
-    """The server's authorities and the client's certificate; None for plain HTTP."""
-
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The headers of every request."""
-
+    #: The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None.
     account: Path | None = None
-    """The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None."""
-
+    #: Middlewares for every request of every session.
     observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
-    """Middlewares for every request of every session."""
 
 
 class WritesUnderWay:

@@ -34,14 +34,11 @@ class Source(Protocol):
 class Readiness:
     """The state that /readyz reports."""
 
+    #: The watches of TFClusters, by namespace, and of their objects, by kind and namespace.
     clusters: Sequence[Source]
-    """The TFClusters, by namespace."""
-
     children: Sequence[Source]
-    """Their child objects, by kind and namespace."""
-
+    #: Returns a message on whether this operator leads.
     standing: Callable[[], str]
-    """Return a message on whether this operator leads."""
 
     def judge(self) -> tuple[bool, str]:
         """Return whether the operator is ready, and why not."""

@@ -6,7 +6,6 @@ Read this first.  Pure functions (packages life, plan and report) make every dec
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -50,9 +49,9 @@ _LARGE: Final = 500
 #: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
 _TURNS: Final = 3
 
+#: The operator might not receive events of the name's holder, or of another object that was created under it.
+_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _REPLICAS: Final = attrgetter("replicas")
-
-_log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
@@ -140,7 +139,11 @@ class Reconciler:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             memory.account.tasks = {}
-            return await self._report_invalid(key, body, error, memory)
+            invalid = _invalid(body)
+            status = invalid_status(
+                invalid.status, generation=invalid.generation, problems=error.problems, now=self._clock()
+            )
+            return await self._statuses.report(key, invalid, status, memory.unwritten)
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
@@ -197,33 +200,27 @@ class Reconciler:
         )
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
-        passed = (step.gate for step in outcome.done)
-        memory.holds = memory.holds.after(outcome.refused, passed, done, now)
+        memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
         if any(isinstance(action, Delete) and action.kind == naming.KIND for action in done):
             await self._statuses.post_events(cluster, done)
             return None
         known = enter_done(roster, known, done)
         # Quota admitted in the meantime is for the next reconcile: these views and this ledger do not include it.
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
-        doubts = tuple(memory.holds.doubts(now))
-        refused = memory.holds.told(outcome.refused)
-        findings = (*planned.findings, *refused, *(finding for _, finding in doubts))
+        doubts = (finding for _, finding in memory.holds.doubts(now))
+        findings = (*planned.findings, *memory.holds.told(outcome.refused), *doubts)
         status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
-        _demand_another_pass(planned, outcome, unwritten=unwritten)
-        stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
-        waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
-        waits = (*waits, *(seconds for seconds, _ in doubts))
-        # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
-        blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
-        at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None
-        return min(
-            (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
-        )
+        if outcome.cut_off or unwritten:
+            raise RetryLater(outcome.cut_off or "the status could not be written")
+        if planned.partial and done and not outcome.refused and not outcome.again:
+            raise NextPart
+        waits = (due, stuck, blocked, *_waits(planned, outcome, memory.holds, now))
+        return min((one for one in waits if one is not None), default=None)
 
-    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
-        """Classify what exists; return whether a pod should be deleted and is not."""
+    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, float | None]:
+        """Classify what exists; return also when to look again, if a pod should be deleted and is not."""
         roster, now = await self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
@@ -232,7 +229,7 @@ class Reconciler:
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await self._executor.look_at("Pod", pod.meta.name, cluster)
             roster = await self._call_roll(cluster, memory, roster.standing)
-        return roster, bool(stuck)
+        return roster, _LOOK_AT_STUCK_AGAIN if stuck else None
 
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
         """Update the ledger and build the plan; others run between the parts of a large cluster's reconcile."""
@@ -261,37 +258,31 @@ class Reconciler:
         memory.roll, memory.rolled_at = roster, changes
         return roster
 
-    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
-        """Look again, now and then, at others' objects that hold our names; return whether there are any."""
+    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> float | None:
+        """Look again, now and then, at others' objects that hold our names; return when to look again, if any do."""
         now, blocking = self._clock(), self._stores.blocking.get(cluster.uid, {})
         if blocking and now - memory.looked_at_blocked >= _LOOK_AGAIN:
             memory.looked_at_blocked = now
             for kind, name in list(blocking):
                 await self._executor.look_at(kind, name, cluster)
-        return bool(blocking)
-
-    async def _report_invalid(
-        self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
-    ) -> float | None:
-        metadata, before = body["metadata"], body.get("status") or {}
-        status = invalid_status(before, generation=metadata["generation"], problems=error.problems, now=self._clock())
-        identity = TFCluster(
-            name=metadata["name"],
-            namespace=metadata["namespace"],
-            uid=metadata["uid"],
-            generation=metadata["generation"],
-            deleting=False,
-            rpc_layer="",
-            cluster_domain="",
-            suspend=False,
-            jobs=(),
-            status=before,
-        )
-        return await self._statuses.report(key, identity, status, memory.unwritten)
+        return _LOOK_AGAIN if blocking else None
 
 
-#: The operator might not receive events of the name's holder, or of another object that was created under it.
-_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
+def _invalid(body: Mapping[str, Any]) -> TFCluster:
+    """Return a TFCluster without jobs in place of one whose spec is invalid."""
+    metadata = body["metadata"]
+    return TFCluster(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        generation=metadata["generation"],
+        deleting=False,
+        rpc_layer="",
+        cluster_domain="",
+        suspend=False,
+        jobs=(),
+        status=body.get("status") or {},
+    )
 
 
 def _is_large(cluster: TFCluster) -> bool:
@@ -337,16 +328,13 @@ def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> di
     return {name: edited[name] for name in outdated}
 
 
-def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
-    """Raise the exception for the queue after an incomplete reconcile: retry later, or continue with the next part."""
-    if outcome.cut_off or unwritten:
-        raise RetryLater(outcome.cut_off or "the status could not be written")
-    if planned.partial and outcome.actions and not outcome.refused and not outcome.again:
-        raise NextPart
-
-
-def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:
-    """Return the seconds until each gate that was closed in a reconcile is tried again."""
-    for gate in outcome.refused:
-        if (hold := memory.holds.gates.get(gate)) is not None:
-            yield hold.until - now
+def _waits(planned: Plan, outcome: Outcome, holds: Holds, now: float) -> Iterator[float | None]:
+    """Yield the seconds until each time when a reconcile is worthwhile."""
+    yield planned.wake_after
+    yield from (hold.until - now for gate, hold in holds.gates.items() if gate in outcome.refused)
+    yield from (seconds for seconds, _ in holds.doubts(now))
+    # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
+    if any(finding.reason in _TAKEN for finding in planned.findings):
+        yield _LOOK_AGAIN
+    if outcome.again or (planned.partial and outcome.actions):
+        yield 0.0

@@ -12,8 +12,7 @@ from support.metrics import Scrape
 from yarl import URL
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.traffic import request_counter, verb_of
+from tfcluster_operator.kube.metrics import Metrics, request_counter, verb_of
 
 OURS = "/apis/tfcluster.dev/v1alpha1"
 ASKED = {

@@ -161,8 +161,8 @@ class Election:
         self,
         lease: Lease | None,
         me: str = "without an election",
-        *,
         timing: Timing | None = None,
+        *,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
         self._lease = lease

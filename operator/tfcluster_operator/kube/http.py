@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
@@ -23,53 +22,43 @@ class Source(Protocol):
     what: str
     #: Set when the first list is complete.
     synced: asyncio.Event
-
-    @property
-    def refused(self) -> str:
-        """The server's message, if it rejects the list; else empty."""
-        ...
+    #: The server's message, if it rejects the list; else empty.
+    refused: str
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The state that /readyz reports."""
-
-    #: The watches of TFClusters, by namespace, and of their objects, by kind and namespace.
-    clusters: Sequence[Source]
-    children: Sequence[Source]
-    #: Returns a message on whether this operator leads.
-    standing: Callable[[], str]
-
-    def judge(self) -> tuple[bool, str]:
-        """Return whether the operator is ready, and why not."""
-        lines = [self.standing()]
-        ready = any(source.synced.is_set() for source in self.clusters)
-        if not ready:
-            lines.append("the kind TFCluster was not seen yet")
-        for source in (*self.clusters, *self.children):
-            # A namespace that is deleted or forbidden must not block the others.
-            if source.refused:
-                lines.append(f"{source.what}: refused: {source.refused}")
-            elif not source.synced.is_set():
-                ready = False
-                lines.append(f"{source.what}: the list is not in")
-        return ready, "\n".join(lines) + "\n"
+def _missing(clusters: Sequence[Source], children: Sequence[Source]) -> tuple[bool, list[str]]:
+    """Return whether the operator is ready, and which lists are missing."""
+    lines: list[str] = []
+    ready = any(source.synced.is_set() for source in clusters)
+    if not ready:
+        lines.append("the kind TFCluster was not seen yet")
+    for source in (*clusters, *children):
+        # A namespace that is deleted or forbidden must not block the others.
+        if source.refused:
+            lines.append(f"{source.what}: refused: {source.refused}")
+        elif not source.synced.is_set():
+            ready = False
+            lines.append(f"{source.what}: the list is not in")
+    return ready, lines
 
 
 async def serve_probes(
-    port: int, readiness: Readiness, parts: Callable[[], Sequence[asyncio.Task[None]]]
+    port: int,
+    clusters: Sequence[Source],
+    children: Sequence[Source],
+    standing: Callable[[], str],
+    parts: Sequence[asyncio.Task[None]],
 ) -> web.AppRunner:
-    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none."""
+    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none; ``standing`` says whether this operator leads."""
 
     async def healthz(_: web.Request) -> web.Response:
-        ended = [part.get_name() for part in parts() if part.done()]
-        return web.Response(
-            status=503 if ended else 200, text=f"ended: {', '.join(ended)}\n" if ended else "every part runs\n"
-        )
+        if ended := [part.get_name() for part in parts if part.done()]:
+            return web.Response(status=503, text=f"ended: {', '.join(ended)}\n")
+        return web.Response(text="every part runs\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        ready, text = readiness.judge()
-        return web.Response(status=200 if ready else 503, text=text)
+        ready, lines = _missing(clusters, children)
+        return web.Response(status=200 if ready else 503, text="\n".join([standing(), *lines, ""]))
 
     return await _serve(port, {"/healthz": healthz, "/readyz": readyz})
 

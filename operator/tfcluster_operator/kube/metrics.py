@@ -1,23 +1,27 @@
 """Every metric of the operator, declared once; docs/reference/metrics.md describes each.
 
 Counters and histograms are updated when something happens.  The gauges of clusters and of the queue are computed at
-each scrape.  Each process (and each test) has a registry of its own.
+each scrape.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeVar
 
+import aiohttp
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from yarl import URL
 
 from tfcluster_operator import __version__
 from tfcluster_operator.declaration import reasons
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
@@ -47,6 +51,9 @@ REPLACEMENTS: Final = (
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 #: The code of a request without an answer.
 NO_CODE: Final = "none"
+#: The ends of a request without an answer.  aiohttp's own timeouts are cancellations here.
+_NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -203,3 +210,39 @@ class Metrics:
         for key in product(*labels.values()) if labels else ():
             metric.labels(*key)
         return metric
+
+
+def verb_of(method: str, url: URL, prefix: str = "") -> str:
+    """Return the Kubernetes verb of a request; ``prefix`` is the path of the server's own URL."""
+    if method != "GET":
+        return _VERBS.get(method, "get")
+    if url.query.get("watch") in {"true", "1"}:
+        return "watch"
+    parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
+    # The resource follows "api" and a version, or "apis", a group and a version; it can be in a namespace.
+    rest = parts[2 if parts[0] == "api" else 3 :]
+    return "list" if len(rest) == 1 or (len(rest) == 3 and rest[0] == "namespaces") else "get"
+
+
+def request_counter(
+    metrics: Metrics, server: str, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+) -> aiohttp.ClientMiddlewareType:
+    """Return a middleware that counts requests by verb and status code, and measures the time to the answer."""
+    prefix = URL(server).path
+
+    def note(verb: str, code: str, began: float) -> None:
+        metrics.api_requests.labels(verb, code).inc()
+        if verb != "watch":
+            metrics.api_duration.labels(verb).observe(elapsed() - began)
+
+    async def count(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        verb, began = verb_of(request.method, request.url, prefix), elapsed()
+        try:
+            response = await handler(request)
+        except _NO_ANSWER:
+            note(verb, NO_CODE, began)
+            raise
+        note(verb, str(response.status), began)
+        return response
+
+    return count

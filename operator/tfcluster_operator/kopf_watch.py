@@ -17,7 +17,6 @@ kopf's ``on.event`` watches TFClusters and does not write to the object.  Its li
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -59,11 +58,9 @@ class Listener(Protocol):
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process an event."""
-        ...
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
         """Process a list of the existing TFClusters."""
-        ...
 
 
 class UnwatchedError(Exception):
@@ -120,13 +117,12 @@ class KopfWatch:
                 await self._look_for_the_kind()
                 # kopf checks discovery only once, and never watches a kind that it does not find then.
                 await clusters.discover(self._requests)
+            except errors.NotFoundError as error:
+                self._say(f"the server does not know the kind; apply crds/tfcluster.yaml: {error}")
+                self.synced.clear()
+                self.refused = ""
             except (errors.KubeError, msgspec.DecodeError) as error:
-                unknown = isinstance(error, errors.NotFoundError)
-                self._say(
-                    f"the server does not know the kind; apply crds/tfcluster.yaml: {error}" if unknown else str(error)
-                )
-                if unknown:
-                    self.synced.clear()
+                self._say(str(error))
                 refusal = isinstance(error, errors.ApiError) and error.status in {401, 403}
                 self.refused = str(error) if refusal else ""
             else:
@@ -183,26 +179,20 @@ class KopfWatch:
 
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
         async def cluster_event(event: Any, **_: Any) -> None:
-            self._take(event["type"], event["object"])
+            kind, body = event["type"], event["object"]
+            try:
+                self._listener.cluster_event(kind, body)
+            except Exception:  # noqa: BLE001 - one unreadable object must not end the watch of all others
+                _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
 
         return registry
 
-    def _take(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        try:
-            self._listener.cluster_event(kind, body)
-        except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
-            # One unreadable object must not end the watch of all others.
-            _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
-
     async def _count_for_ever(self, tap: _Tap) -> None:
         """Find TFClusters that vanished while the watch was down: after each list, and periodically."""
-        try:
-            async with asyncio.timeout(_DISCOVERY):
-                await tap.listed.wait()
-        except TimeoutError:
+        if not await clocks.is_set(tap.listed, _DISCOVERY):
             raise UnwatchedError(
                 f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
-            ) from None
+            )
         self._say("")
         self.synced.set()
         backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -216,9 +206,7 @@ class KopfWatch:
                 continue
             self._say("")
             backoff.reset()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_COUNT_EVERY):
-                    await tap.listed.wait()
+            await clocks.is_set(tap.listed, _COUNT_EVERY)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

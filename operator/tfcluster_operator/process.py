@@ -19,6 +19,7 @@ import uvloop
 from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection, http
 from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
@@ -138,18 +139,14 @@ async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: 
     election.cancel()
     await asyncio.wait([election])
     standing.resign()
-    if lost:
-        # Another operator might lead by now: do not wait, and do not release the Lease.
-        for part in others:
-            part.cancel()
-        return
-    answered = asyncio.create_task(under_way.none.wait())
-    await asyncio.wait([answered], timeout=_FAREWELL)
+    # If the Lease is lost, another operator might lead by now: do not wait, and do not release it.
+    answered = not lost and await clocks.is_set(under_way.none, _FAREWELL)
     for part in others:
         part.cancel()
-    if answered.done():
+    if lost:
+        return
+    if answered:
         await standing.release()
     else:
-        answered.cancel()
         _log.warning("the lease is not released: a write is still under way")
     await asyncio.wait(others, timeout=_FAREWELL)

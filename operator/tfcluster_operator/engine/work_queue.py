@@ -11,7 +11,6 @@ except for every eighth reconcile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import random
@@ -137,10 +136,7 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             wait = None if soonest == _NEVER else soonest - now
-            # Not wait_for(): on Python 3.11 it loses a cancellation that arrives together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
+            await clocks.is_set(self._wake, wait)
 
     def _due_at(self, ahead: bool) -> float:
         """Return when the first key of an order is due, without those that were marked again since."""

@@ -1,11 +1,9 @@
-"""A clock that never steps, for all decisions; and back-off.
-
-The wall clock is read once, at the start; after that a monotonic clock measures the time.  So a step of the machine's
-clock, by an administrator or by NTP, does not delay or trigger anything.
-"""
+"""A clock that a step of the machine's clock does not change; and back-off."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -15,11 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Two readings of one clock.
-
-    ``wall`` returns seconds since the epoch, for statuses and events; ``elapsed`` returns seconds since a moment before
-    the start.  Both advance together and never step.
-    """
+    """Two readings that advance together: seconds since the epoch, and since a moment before the start."""
 
     wall: Callable[[], float]
     elapsed: Callable[[], float]
@@ -46,6 +40,15 @@ class Backoff:
     def reset(self) -> None:
         """Start with the first delay again."""
         self._pause = self._first
+
+
+async def is_set(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, at most for some seconds; return whether it is set."""
+    # Not wait_for(): on Python 3.11 it loses a cancellation that arrives together with the event.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _since_boot() -> float:

@@ -250,7 +250,7 @@ class Reconciler:
         changes, known = self._stores.changes, memory.roll
         if known is not None and known.declared is cluster and memory.rolled_at == changes:
             return known
-        resolver = self._executor.resolver_of(cluster)
+        resolver = self._executor.archive.delivered_to(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
         await _breathe(cluster)
         calling = roll_in_turns(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)

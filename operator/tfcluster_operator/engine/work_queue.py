@@ -150,10 +150,8 @@ class WorkQueue(Generic[Key]):
         after: float | None
         try:
             after = await self._work(key)
-            self._failures.pop(key, None)
         except NextPart:
             after, goes_on = 0.0, True
-            self._failures.pop(key, None)
         except RetryLater as wish:
             outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
             # In an outage every cluster fails every few seconds: log it once for each.
@@ -162,6 +160,8 @@ class WorkQueue(Generic[Key]):
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
             outcome, after = "failed", self._pause(key, _LONGEST_PAUSE)
             _log.exception("the pass failed", extra=_fields(key))
+        if outcome == "done":
+            self._failures.pop(key, None)
         ended = self._clock()
         self._took(ended - began, outcome)
         rest = min(_LONGEST_REST, (ended - began) * _REST)

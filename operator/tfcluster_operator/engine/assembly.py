@@ -104,7 +104,7 @@ class Engine:
             await informer.synced.wait()
         _log.info("the lists of %s are in", f"namespace {scope}" if scope else "all namespaces")
         self._synced.add(scope)
-        for key, _ in self._parents.all():
+        for key in self._parents.bodies:
             if self._scope_of(key[0]) == scope:
                 self._queue.mark(key, urgent=True)
 
@@ -128,7 +128,7 @@ class Engine:
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
         """Process a list of the TFClusters: others that were known before were deleted while the watch was down."""
-        for key, body in self._parents.all():
+        for key, body in list(self._parents.bodies.items()):
             uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
             if version <= counted.version and uid not in counted.uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
@@ -140,14 +140,14 @@ class Engine:
         self._queue.mark(key)
 
     def _child_changed(self, owner_uid: str, labelled: Name, left: bool) -> None:
-        owner = self._parents.key_of(owner_uid)
+        owner = self._parents.keys.get(owner_uid)
         if owner is not None:
             self._queue.mark(owner, ahead=left)
-        if labelled != owner and self._parents.get(labelled) is not None:
+        if labelled != owner and self._parents.bodies.get(labelled) is not None:
             self._queue.mark(labelled)
         if not labelled[1]:
             # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.
-            for key, _ in self._parents.all():
+            for key in self._parents.bodies:
                 if key[0] == labelled[0]:
                     self._queue.mark(key)
 
@@ -170,7 +170,7 @@ class Engine:
     def _unneeded_copies(self) -> list[ConfigMap]:
         needing = {
             namespace
-            for (namespace, _), body in self._parents.all()
+            for (namespace, _), body in self._parents.bodies.items()
             if is_ours(body) and has_resolver_delivered(body) and "deletionTimestamp" not in body["metadata"]
         }
         mounted, found = self._stores.mounted_copies(), list[ConfigMap]()

@@ -163,7 +163,7 @@ def figures_of(
     tasks: Counter[tuple[str, ...]] = Counter()
     # Times from the API server or an earlier operator can be in the future, so these begin at 0.
     not_ready_oldest = undelivered_oldest = 0.0
-    for key, body in parents.all():
+    for key, body in parents.bodies.items():
         if not is_ours(body):
             continue
         status, account = report_of(key)

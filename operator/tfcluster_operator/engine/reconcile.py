@@ -109,7 +109,7 @@ class Reconciler:
             self._stores.blocking.pop("" if memory is None else memory.uid, None)
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
-        body = self._parents.get(key)
+        body = self._parents.bodies.get(key)
         return body is not None and memory.account.hear(body["metadata"]["generation"], self._elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
@@ -122,7 +122,7 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one cluster; return the seconds until the next reconcile, or None if events are sufficient."""
-        body = self._parents.get(key)
+        body = self._parents.bodies.get(key)
         if body is None or not is_ours(body):
             if (memory := self._memories.pop(key, None)) is not None:
                 self._stores.blocking.pop(memory.uid, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from sys import intern
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,7 @@ from tfcluster_operator.objects.base import ListMeta
 Key = tuple[str, str]
 
 _TOMBSTONES: Final = 5_000
-
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
-
-
 #: A server that cannot return metadata only returns the whole objects.
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _PAGE: Final = "500"
@@ -29,23 +26,18 @@ _TIMEOUT: Final = 30.0
 _READ_AGAIN: Final = 1.0
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct):
     uid: str
-    deletion_timestamp: str | None = None
 
 
 class _Item(msgspec.Struct):
     metadata: _Metadata
 
 
-_Read = TypeVar("_Read")
-_Items = TypeVar("_Items")
-
-
-class _Page(msgspec.Struct, Generic[_Items]):
+class _Page(msgspec.Struct):
     metadata: ListMeta
     # The API server sends null for an empty list of metadata.
-    items: list[_Items] | None = None
+    items: list[_Item] | None = None
 
 
 class _Resource(msgspec.Struct):
@@ -64,40 +56,25 @@ class Census(NamedTuple):
 
 
 class Parents:
-    """Every known TFCluster as the API returned it, without managedFields, by namespace and name.
-
-    The watches of the children might be ahead of the one of the TFClusters: ``when_leaving`` asks the API server,
-    and remembers what was deleted.
-    """
+    """Every known TFCluster as the API returned it, without managedFields, by namespace and name."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         #: The UIDs of deleted TFClusters, so that a late event does not restore one.
         self._deleted: OrderedDict[str, None] = OrderedDict()
-        self._bodies: dict[Key, Mapping[str, Any]] = {}
-        self._keys: dict[str, Key] = {}
-
-    def get(self, key: Key) -> Mapping[str, Any] | None:
-        """Return the TFCluster of this namespace and name."""
-        return self._bodies.get(key)
-
-    def key_of(self, uid: str) -> Key | None:
-        """Return the namespace and name of the TFCluster with this UID."""
-        return self._keys.get(uid)
+        self.bodies: dict[Key, Mapping[str, Any]] = {}
+        #: The namespaces and names by UID.
+        self.keys: dict[str, Key] = {}
 
     def status_of(self, key: Key) -> Mapping[str, Any]:
         """Return the known status of a TFCluster, or an empty one."""
-        return (self._bodies.get(key) or {}).get("status") or {}
-
-    def all(self) -> list[tuple[Key, Mapping[str, Any]]]:
-        """Return every TFCluster with its namespace and name."""
-        return list(self._bodies.items())
+        return (self.bodies.get(key) or {}).get("status") or {}
 
     def put(self, body: Mapping[str, Any]) -> bool:
         """Store a TFCluster; return whether it contains anything new."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
-        known = self._bodies.get(key)
+        known = self.bodies.get(key)
         if metadata["uid"] in self._deleted:
             return False
         if known is not None:
@@ -105,9 +82,9 @@ class Parents:
             if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
                 return False
             if known["metadata"]["uid"] != metadata["uid"]:
-                self._keys.pop(known["metadata"]["uid"], None)
-        self._bodies[key] = _lean(body, known)
-        self._keys[metadata["uid"]] = key
+                self.keys.pop(known["metadata"]["uid"], None)
+        self.bodies[key] = _lean(body, known)
+        self.keys[metadata["uid"]] = key
         return True
 
     def bury(self, uid: str) -> None:
@@ -118,33 +95,33 @@ class Parents:
 
     def wants_children(self, key: Key, uid: str) -> bool:
         """Return whether, as far as is known, a TFCluster exists and is not being deleted."""
-        body = self._bodies.get(key)
+        body = self.bodies.get(key)
         return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" not in body["metadata"]
 
     def remove(self, key: Key, uid: str) -> None:
         """Remove a TFCluster that no longer exists; one re-created under its name stays."""
-        known = self._bodies.get(key)
+        known = self.bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
-            del self._bodies[key]
-        self._keys.pop(uid, None)
+            del self.bodies[key]
+        self.keys.pop(uid, None)
 
     async def when_leaving(self, key: Key, uid: str) -> float | None:
         """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
 
-        If so, return the seconds until the next reconcile; None if it stays.
+        If so, return the seconds until the next reconcile; None if it stays.  Our watch of it might lag behind.
         """
-        found = await self._read(key, _Item)
-        if found is None or found.metadata.uid != uid:
+        found = await self._read(key)
+        if found is None or found["metadata"]["uid"] != uid:
             # A list from before its deletion might arrive after this.
             self.bury(uid)
             self.remove(key, uid)
             return 0.0
         # A finalizer can keep it for long, and no other event of it might come.
-        return None if found.metadata.deletion_timestamp is None else await self.read_again(key, uid)
+        return await self.read_again(key, uid) if "deletionTimestamp" in found["metadata"] else None
 
     async def read_again(self, key: Key, uid: str) -> float:
         """Read a TFCluster again, without waiting for kopf's watch; return the seconds until the next reconcile."""
-        found = await self._read(key, dict[str, Any])
+        found = await self._read(key)
         return 0.0 if found is not None and found["metadata"]["uid"] == uid and self.put(found) else _READ_AGAIN
 
     async def write_status(
@@ -166,20 +143,19 @@ class Parents:
         self.put(written)
         return str(written["metadata"]["resourceVersion"])
 
-    async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
+    async def _read(self, key: Key) -> dict[str, Any] | None:
         """Read a TFCluster; None if it no longer exists.
 
         A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
         server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         """
         try:
-            found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
+            return msgspec.json.decode(await self._client.request("GET", f"{path_of(key[0])}/{key[1]}"), type=dict)
         except errors.NotFoundError:
             # A server without the CRD answers 404 even for an existing object; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
-            listed = await self._client.request("GET", path_of(key[0]), params=params)
-            found = next(iter(msgspec.json.decode(listed, type=_Page[msgspec.Raw]).items or ()), None)
-        return None if found is None else msgspec.json.decode(found, type=wanted)
+            listed = msgspec.json.decode(await self._client.request("GET", path_of(key[0]), params=params), type=dict)
+            return next(iter(listed["items"]), None)
 
 
 def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -189,11 +165,10 @@ def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[s
     """
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
-    if known is None or "spec" not in lean or lean["spec"] != known.get("spec"):
-        interned: Mapping[str, Any] = _interned(lean)
-        return interned
-    del lean["spec"]
-    return {**_interned(lean), "spec": known["spec"]}
+    if known is not None and "spec" in lean and lean["spec"] == known.get("spec"):
+        del lean["spec"]
+        return {**_interned(lean), "spec": known["spec"]}
+    return {**_interned(lean)}
 
 
 def _interned(value: Any) -> Any:
@@ -222,10 +197,9 @@ async def count(requests: Client, namespace: str | None, *, everything: bool = T
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()
     while True:
-        answer = await requests.request(
-            "GET", path_of(namespace), params=params, accept=_METADATA_ALONE, within=_TIMEOUT
-        )
-        page = msgspec.json.decode(answer, type=_Page[_Item])
+        path = path_of(namespace)
+        answer = await requests.request("GET", path, params=params, accept=_METADATA_ALONE, within=_TIMEOUT)
+        page = msgspec.json.decode(answer, type=_Page)
         found.update(item.metadata.uid for item in page.items or ())
         if not everything or not page.metadata.continue_token:
             return Census(found, int(page.metadata.resource_version or 0))

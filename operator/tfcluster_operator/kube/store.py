@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from operator import attrgetter
 from typing import Final, cast
 
@@ -30,8 +31,6 @@ Name = tuple[str, str]
 #: Called at each change: see ChildStore.
 Changed = Callable[[str, Name, bool], None]
 _CHANGES: Final = attrgetter("changes")
-#: In place of a pod's name: the children of a namespace that no TFCluster controls.
-_NO_OWNER: Final = ""
 
 
 class ChildStore:
@@ -47,9 +46,8 @@ class ChildStore:
         self._children: dict[Name, Child] = {}
         #: The number of changes that a decision reads.
         self.changes = 0
-        self._by_owner: dict[str, dict[Name, Child]] = {}
-        #: Children by namespace and _NO_OWNER, and later pods of tasks by the name of the task's first pod.
-        self._groups: dict[Name, set[Name]] = {}
+        #: The names of the children in each group; see _groups_of.
+        self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         #: Why the server does not serve this kind, by the namespace that was listed.
         self._lacking: dict[str | None, str] = {}
@@ -76,11 +74,11 @@ class ChildStore:
 
     def owned_by(self, uid: str) -> Iterable[Child]:
         """Return every child that this UID controls."""
-        return self._by_owner.get(uid, {}).values()
+        return self._in_group("owner", uid)
 
     def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
         """Return the pods whose names follow these first pods of tasks, with any controller."""
-        return [self._children[one] for first in firsts for one in self._groups.get((namespace, first), ())]
+        return [child for first in firsts for child in self._in_group("first pod", namespace, first)]
 
     def all(self) -> Iterable[Child]:
         """Return every child."""
@@ -88,7 +86,10 @@ class ChildStore:
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Return every child of a namespace that no TFCluster controls."""
-        return [self._children[name] for name in self._groups.get((namespace, _NO_OWNER), ())]
+        return self._in_group("no owner", namespace)
+
+    def _in_group(self, *group: str) -> list[Child]:
+        return [self._children[name] for name in self._groups.get(group, ())]
 
     def put(self, child: Child) -> None:
         """Store a child from an event or from the answer to a write, unless a newer version is known.
@@ -108,15 +109,14 @@ class ChildStore:
             child = child.seen(known if isinstance(known, Pod) and known.meta.uid == meta.uid else None, self._now())
         if known is not None:
             if differ_in_version_alone(child, known):
-                self._children[name] = self._by_owner[meta.owner_uid][name] = child
+                self._children[name] = child
                 return
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
         self._children[name] = child
-        self._by_owner.setdefault(meta.owner_uid, {})[name] = child
         for group in _groups_of(child):
-            self._groups.setdefault(group, set()).add(name)
+            self._groups.setdefault(group, {})[name] = None
         self._tell(child)
 
     def put_back(self, child: Child) -> None:
@@ -161,12 +161,8 @@ class ChildStore:
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
-        of_owner = self._by_owner[known.meta.owner_uid]
-        del of_owner[name]
-        if not of_owner:
-            del self._by_owner[known.meta.owner_uid]
         for group in _groups_of(known):
-            self._groups[group].discard(name)
+            del self._groups[group][name]
             if not self._groups[group]:
                 del self._groups[group]
 
@@ -177,13 +173,15 @@ class ChildStore:
             self._gone.popitem(last=False)
 
 
-def _groups_of(child: Child) -> Iterator[Name]:
-    if not child.meta.owner_name:
-        yield child.meta.namespace, _NO_OWNER
+def _groups_of(child: Child) -> Iterator[tuple[str, ...]]:
+    meta = child.meta
+    yield "owner", meta.owner_uid
+    if not meta.owner_name:
+        yield "no owner", meta.namespace
     if isinstance(child, Pod):
-        first, number = naming.first_pod_name(child.meta.name)
+        first, number = naming.first_pod_name(meta.name)
         if number:
-            yield child.meta.namespace, first
+            yield "first pod", meta.namespace, first
 
 
 def _is_shared(child: Child) -> bool:
@@ -195,7 +193,6 @@ class Stores:
     """The stores of every kind, and their objects of one cluster."""
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
-        self._now = now
         self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
         #: Objects of other owners that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
         self.blocking: dict[str, dict[tuple[str, str], Child]] = {}
@@ -248,12 +245,8 @@ class Stores:
         if kind == ConfigMap.KIND and resolver:
             names.append(resolver)
         found = {child.meta.name: child for child in ours}
-        for child in store.later_than(cluster.namespace, names):
+        held = (store.get((cluster.namespace, name)) for name in names if name not in found)
+        blocked = (child for (of, _), child in blocking.items() if of == kind)
+        for child in chain(store.later_than(cluster.namespace, names), filter(None, held), blocked):
             found.setdefault(child.meta.name, child)
-        for name in names:
-            if name not in found and (held := store.get((cluster.namespace, name))) is not None:
-                found[name] = held
-        for (of, name), child in blocking.items():
-            if of == kind:
-                found.setdefault(name, child)
         return found

@@ -191,8 +191,7 @@ class Election:
             return f"leading: {self._me}"
         if self.leading.is_set():
             return f"ending: {self._not_acting}"
-        leader = self._holder or "nobody"
-        return f"standby: {self._trouble or f'{leader} leads'}"
+        return f"standby: {self._trouble or (self._holder or 'nobody') + ' leads'}"
 
     def fence(self) -> None:
         """Raise NotLeadingError if writes are not allowed: not leading yet, or no longer leading."""
@@ -254,21 +253,17 @@ class Election:
                     # In the meantime the missing Lease might have been created and deleted again.
                     sight = None
                 self._note(f"the lease cannot be had: {error}", "")
-            await asyncio.sleep(self._until_next_look(sight))
+            pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
+            claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
+            await asyncio.sleep(claim_ends_in if 0.0 < claim_ends_in < pause else pause)
 
-    def _until_next_look(self, sight: Sight | None) -> float:
-        pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
-        claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
-        return claim_ends_in if 0.0 < claim_ends_in < pause else pause
-
-    async def _hold(self, lease: Lease, record: Record) -> NoReturn:
+    async def _hold(self, lease: Lease, record: Record | None) -> NoReturn:
         pause = self._timing.renew
         while True:
             await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
             if not self.acts:
-                self._lose(
-                    f"no renewal within {self._timing.deadline:g} s: {self._trouble or 'the process was paused'}"
-                )
+                why = self._trouble or "the process was paused"
+                self._lose(f"no renewal within {self._timing.deadline:g} s: {why}")
             pause = self._timing.retry
             try:
                 record = await self._write(lease, record)
@@ -284,7 +279,7 @@ class Election:
                 pause = self._timing.retry / 10 if found else self._timing.retry
                 if found is not None and found.holder != self._me:
                     self._lose(f"{found.holder or 'nobody'} holds it")
-                record = claim(found, me=self._me, duration=self._timing.duration, now=self._clock.wall())
+                record = found
             except _TROUBLES as error:
                 self._note(str(error), self._me)
             else:
@@ -293,8 +288,7 @@ class Election:
 
     async def _write(self, lease: Lease, record: Record | None) -> Record:
         """Claim or renew; acting is allowed from when the request was sent: the Lease cannot be taken over earlier."""
-        sent = self._clock.elapsed()
-        self._claimed = True
+        sent, self._claimed = self._clock.elapsed(), True
         wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
         written = await lease.write(wanted)
         if not self.leading.is_set() or self.acts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -20,12 +20,12 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.store import ChildStore
-from tfcluster_operator.objects.base import Child, Kind, Metadata
+from tfcluster_operator.objects.base import Child, Kind, ListMeta, Metadata
 from tfcluster_operator.objects.config_map import ConfigMap
 
 _log = logging.getLogger(__name__)
 
-#: A ConfigMap can have a megabyte.
+#: The number of objects in a page of a list; a ConfigMap can have a megabyte.
 _PAGES: Final = {"ConfigMap": "25"}
 _PAGE: Final = "500"
 #: After this number of small objects the parser yields to other coroutines.
@@ -43,8 +43,6 @@ _LONGEST_PAUSE: Final = 3.0
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
 _A_GOOD_RUN: Final = 5.0
-
-
 #: For how many seconds an API server can be behind another one before this counts as lost history.
 _LATE_AT_MOST: Final = 5.0
 
@@ -54,13 +52,15 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Bookmark(msgspec.Struct):
-    metadata: Metadata
+class _Object(msgspec.Struct):
+    """A bookmark, or an error."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    code: int = 500
 
 
 _events: Final = msgspec.json.Decoder(_Event)
-_bookmarks: Final = msgspec.json.Decoder(_Bookmark)
-_refusals: Final = msgspec.json.Decoder(dict)
+_objects: Final = msgspec.json.Decoder(_Object)
 
 
 class History:
@@ -122,7 +122,8 @@ class Informer:
                 if not self._version:
                     await self._list()
                 elif self._doubtful:
-                    await self._compare()
+                    # A server accepts a watch from a future version without an error: it would stay silent forever.
+                    await self._read_page({"limit": "1"})
                 self._doubtful = False
                 await self._watch()
             except errors.HistoryLostError:
@@ -158,22 +159,18 @@ class Informer:
         await asyncio.sleep(_LOOK_FOR_KIND_AGAIN * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
         await self._store.asked_for.wait()
 
-    async def _compare(self) -> None:
-        """Read the server's current version with a list of one object.
-
-        A server accepts a watch from a future version without an error: it would stay silent forever.
-        """
-        params = {**self._selected, "limit": "1"}
-        body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
-        self._history.compare(int(self._kind.read_list(body)[1].resource_version))
+    async def _read_page(self, params: Mapping[str, str]) -> tuple[Iterator[Child], ListMeta]:
+        """Read a page of the list, and compare the server's version with the known one."""
+        path, params = self._kind.path(self._namespace), {**self._selected, **params}
+        page, meta = self._kind.read_list(await self._client.request("GET", path, params=params))
+        self._history.compare(int(meta.resource_version))
+        return page, meta
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {**self._selected, "limit": _PAGES.get(self._kind.name, _PAGE)}
+        params = {"limit": _PAGES.get(self._kind.name, _PAGE)}
         while True:
-            body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
-            page, meta = self._kind.read_list(body)
-            self._history.compare(int(meta.resource_version))
+            page, meta = await self._read_page(params)
             for child in page:
                 children.append(child)
                 if isinstance(child, ConfigMap) or len(children) % _READ_AT_ONCE == 0:
@@ -203,10 +200,9 @@ class Informer:
         try:
             event = _events.decode(line)
             if event.type == "ERROR":
-                refusal = _refusals.decode(event.object)
-                raise errors.from_response(int(refusal.get("code", 500)), bytes(event.object))
+                raise errors.from_response(_objects.decode(event.object).code, bytes(event.object))
             if event.type == "BOOKMARK":
-                self._version = _bookmarks.decode(event.object).metadata.resource_version
+                self._version = _objects.decode(event.object).metadata.resource_version
                 self._history.reached(int(self._version))
                 return
             child = self._kind.read(event.object)

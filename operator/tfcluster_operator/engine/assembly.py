@@ -58,23 +58,13 @@ class Engine:
             client, self._parents, self._stores, self._executor, journal=journal, gang_scheduler=gang_scheduler
         )
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
-        self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
-            scope: tuple(
-                Informer(client, one, self._stores.of[one.name], scope)
-                for one in kinds.values()
-                if not one.cluster_wide
-            )
-            for scope in tuple(namespaces) or (None,)
-        }
-        self._cluster_wide = tuple(
-            Informer(client, one, self._stores.of[one.name], None) for one in kinds.values() if one.cluster_wide
-        )
+        self._scopes: Sequence[str | None] = namespaces or [None]
+        self.informers = [
+            Informer(client, kind, self._stores.of[kind.name], scope)
+            for kind in kinds.values()
+            for scope in ([None] if kind.cluster_wide else self._scopes)
+        ]
         self._synced: set[str | None] = set()
-
-    @property
-    def informers(self) -> tuple[Informer, ...]:
-        """The watches of every scope, and of cluster-wide kinds."""
-        return (*(informer for scope in self._scopes.values() for informer in scope), *self._cluster_wide)
 
     def figures(self) -> Figures:
         """Return the figures of all clusters and of the queue; only a leader keeps them up to date."""
@@ -87,11 +77,9 @@ class Engine:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                for informer in self._cluster_wide:
+                for informer in self.informers:
                     tasks.create_task(informer.run())
-                for scope, informers in self._scopes.items():
-                    for informer in informers:
-                        tasks.create_task(informer.run())
+                for scope in self._scopes:
                     tasks.create_task(self._open(scope))
                 await lead.wait()
                 tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
@@ -100,8 +88,9 @@ class Engine:
             raise lost.exceptions[0] from None
 
     async def _open(self, scope: str | None) -> None:
-        for informer in (*self._scopes[scope], *self._cluster_wide):
-            await informer.synced.wait()
+        for informer in self.informers:
+            if informer.namespace in {scope, None}:
+                await informer.synced.wait()
         _log.info("the lists of %s are in", f"namespace {scope}" if scope else "all namespaces")
         self._synced.add(scope)
         for key in self._parents.bodies:

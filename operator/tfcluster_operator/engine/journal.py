@@ -83,8 +83,7 @@ class Journal:
             tasks[_how(failure)].append(failure.task)
         words = events.few([f"{events.few(of)} failed: {how}" for how, of in tasks.items()], "; ")
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
-        failures, restarts = len(ledger.failures), ledger.restarts
-        _tell(cluster, words, reasons=why, failures=failures, restarts=restarts)
+        _tell(cluster, words, reasons=why, failures=len(ledger.failures), restarts=ledger.restarts)
 
     def carried_out(
         self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
@@ -115,11 +114,9 @@ class Journal:
             verdict = new.get(kind, {})
             if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
                 self._metrics.finished.labels(verdict["reason"]).inc()
-        is_now, was = (
-            (of.get("status", ""), of.get("reason", "")) for of in (new.get("Ready", {}), old.get("Ready", {}))
-        )
-        if is_now != was:
-            _tell(cluster, f"Ready is {is_now[0]}: {is_now[1]}", reasons=[is_now[1]])
+        ready, earlier = new.get("Ready", {}), old.get("Ready", {})
+        if ready and any(ready[part] != earlier.get(part) for part in ("status", "reason")):
+            _tell(cluster, f"Ready is {ready['status']}: {ready['reason']}", reasons=[ready["reason"]])
 
     def status_refused(self, cluster: TFCluster, words: str) -> None:
         """Log a status that the server rejected."""

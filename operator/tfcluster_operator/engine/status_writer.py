@@ -13,7 +13,7 @@ from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.plan.actions import Action
-from tfcluster_operator.report.conditions import WAITS
+from tfcluster_operator.report.conditions import GRAVITY, WAITS
 from tfcluster_operator.report.status import is_starting, was_ready
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
@@ -31,24 +31,13 @@ WARNINGS: Final = (
 )
 #: Direct consequences of actions that other Events report already.
 UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
-#: Reasons of conditions that are posted as Events, too.
-OBSTACLES: Final = (
-    reasons.INVALID_SPEC,
-    reasons.VIEW_TOO_LARGE,
-    reasons.TF_CONFIG_TOO_LARGE,
-    reasons.NAME_TAKEN,
-    reasons.RESOLVER_UNTRUSTED,
-    reasons.REJECTED,
-    reasons.REQUEST_FAILED,
-    reasons.QUEUE_UNAVAILABLE,
-    reasons.WAITING_FOR_QUOTA,
-    reasons.WAITING_FOR_GANG,
-    reasons.GANG_TIMEOUT,
-    reasons.CONFLICTING_WRITES,
-    reasons.WAITING_FOR_PREDECESSOR,
-    reasons.STUCK_TERMINATING,
-    reasons.ROLLOUT_STALLED,
-)
+#: Reasons of Ready and UpToDate that are posted as Events, too.
+OBSTACLES: Final = frozenset({*GRAVITY, reasons.GANG_TIMEOUT, reasons.ROLLOUT_STALLED}) - {
+    reasons.BACKING_OFF,
+    reasons.GANG_UNAVAILABLE,
+    reasons.TASKS_NOT_READY,
+    reasons.WAITING_FOR_JOB,
+}
 
 
 @dataclass(slots=True)
@@ -127,10 +116,8 @@ class StatusWriter:
         before = self._parents.status_of(key)
         unwritten.written_at = self._clock()
         try:
-            change = _merge_patch(before, status)
-            unwritten.version = await self._parents.write_status(
-                key, cluster.uid, unwritten.version, change, urgent=urgent
-            )
+            change, version = _merge_patch(before, status), unwritten.version
+            unwritten.version = await self._parents.write_status(key, cluster.uid, version, change, urgent=urgent)
         except errors.NotFoundError:
             again = await self._parents.when_leaving(key, cluster.uid)
             return _STATUS_EVERY if again is None else again

@@ -100,7 +100,7 @@ class Informer:
         self._client = client
         self._kind = kind
         self._store = store
-        self._namespace = namespace
+        self.namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
@@ -153,7 +153,7 @@ class Informer:
             return
         group = self._kind.api.removeprefix("/apis/")
         absent = f"the API server does not serve {self._kind.plural} of {group}"
-        self._store.have_none(absent if error.status == 404 else error.message, self._namespace)
+        self._store.have_none(absent if error.status == 404 else error.message, self.namespace)
         self._store.asked_for.clear()
         self.synced.set()
         await asyncio.sleep(_LOOK_FOR_KIND_AGAIN * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
@@ -161,7 +161,7 @@ class Informer:
 
     async def _read_page(self, params: Mapping[str, str]) -> tuple[Iterator[Child], ListMeta]:
         """Read a page of the list, and compare the server's version with the known one."""
-        path, params = self._kind.path(self._namespace), {**self._selected, **params}
+        path, params = self._kind.path(self.namespace), {**self._selected, **params}
         page, meta = self._kind.read_list(await self._client.request("GET", path, params=params))
         self._history.compare(int(meta.resource_version))
         return page, meta
@@ -178,10 +178,10 @@ class Informer:
             if not meta.continue_token:
                 break
             params["continue"] = meta.continue_token
-        self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
+        self._store.replace(children, version=int(meta.resource_version), namespace=self.namespace)
         self._version = meta.resource_version
         self.refused = ""
-        self._store.have_none("", self._namespace)
+        self._store.have_none("", self.namespace)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -192,7 +192,7 @@ class Informer:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
-        path = self._kind.path(self._namespace)
+        path = self._kind.path(self.namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
             self._take(line)
 

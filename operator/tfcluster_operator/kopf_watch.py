@@ -141,7 +141,7 @@ class KopfWatch:
     async def _watch(self) -> None:
         """Run kopf until it ends, and clean up all its tasks."""
         tap = _Tap(self._clock)
-        session = connection.borrow_session(self._access, self._lender, tap)
+        session = connection.open_session(self._access, tap, lender=self._lender)
         own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")
         spawning = asyncio.create_task(
             kopf.spawn_tasks(

@@ -108,34 +108,23 @@ async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
     return answer
 
 
-def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-    """Open a session with its own connection pool."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=0,  # each watch holds one connection forever; the limiter bounds the number of requests
-            ssl=access.context or True,
-            keepalive_timeout=90,
-            socket_factory=_probed_socket,
-        ),
-        **_options(access, middlewares),
-    )
-
-
-def borrow_session(
-    access: Access, lender: aiohttp.ClientSession, *middlewares: aiohttp.ClientMiddlewareType
+def open_session(
+    access: Access, *middlewares: aiohttp.ClientMiddlewareType, lender: aiohttp.ClientSession | None = None
 ) -> aiohttp.ClientSession:
-    """Open a session that shares another session's connections, and leaves them open when it is closed."""
-    return aiohttp.ClientSession(connector=lender.connector, connector_owner=False, **_options(access, middlewares))
-
-
-def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ...]) -> dict[str, Any]:
+    """Open a session with its own connections, or with another session's, which stay open when it is closed."""
     fresh = () if access.account is None else (_FreshCredentials(access.account, access.context),)
-    return {
-        "headers": {"User-Agent": "tfcluster-operator", **access.headers},
-        "middlewares": (*middlewares, *access.observers, *fresh, _note_answer),
-        "read_bufsize": 2**18,
-        "trust_env": False,
-    }
+    connector = None if lender is None else lender.connector
+    if connector is None:
+        # Each watch holds one connection forever; the limiter bounds the number of requests.
+        tls = access.context or True
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=90, socket_factory=_probed_socket)
+    return aiohttp.ClientSession(
+        connector=connector,
+        connector_owner=lender is None,
+        headers={"User-Agent": "tfcluster-operator", **access.headers},
+        middlewares=(*middlewares, *access.observers, *fresh, _note_answer),
+        read_bufsize=2**18,
+    )
 
 
 class _FreshCredentials:

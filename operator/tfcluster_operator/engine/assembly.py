@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
-from tfcluster_operator.engine.journal import Journal, figures_of
+from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
 from tfcluster_operator.kube import errors
@@ -23,6 +24,8 @@ from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
+from tfcluster_operator.report import tally
+from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class Engine:
         gang_scheduler: GangScheduler = KUBERNETES,
         metrics: Metrics | None = None,
     ) -> None:
-        self._clock = client.clock
+        self._wall = client.clock.wall
         journal = Journal(metrics or Metrics(), client.clock.elapsed)
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
@@ -67,8 +70,43 @@ class Engine:
         self._synced: set[str | None] = set()
 
     def figures(self) -> Figures:
-        """Return the figures of all clusters and of the queue; only a leader keeps them up to date."""
-        return figures_of(self._parents, self._reconciler.report_of, self._queue.overdue(), self._clock.wall())
+        """Compute the gauges, which only a leader keeps up to date: a few look-ups per cluster, and none per pod."""
+        of_conditions: Counter[tuple[str, ...]] = Counter()
+        not_ready: Counter[tuple[str, ...]] = Counter()
+        waiting: Counter[tuple[str, ...]] = Counter()
+        waiting_oldest: dict[tuple[str, ...], float] = {}
+        tasks: Counter[tuple[str, ...]] = Counter()
+        # Times from the API server or an earlier operator can be in the future, so these begin at 0.
+        not_ready_oldest = undelivered_oldest = 0.0
+        now = self._wall()
+        for key, body in self._parents.bodies.items():
+            if not is_ours(body):
+                continue
+            status, account = self._reconciler.report_of(key)
+            told = by_type(status)
+            of_conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in CONDITION_TYPES)
+            match tally.waiting(body, status, account.placed_at):
+                case tally.Waiting(reason, since) if reason in WAITS:
+                    waiting[reason,] += 1
+                    waiting_oldest[reason,] = max(waiting_oldest.get((reason,), 0.0), now - since)
+                case tally.Waiting(reason, since):
+                    not_ready[reason,] += 1
+                    not_ready_oldest = max(not_ready_oldest, now - since)
+            if (late_since := tally.undelivered_since(body, told)) is not None:
+                undelivered_oldest = max(undelivered_oldest, now - late_since)
+            tasks.update(account.tasks)
+        depth, oldest = self._queue.overdue()
+        return Figures(
+            conditions=of_conditions,
+            not_ready=not_ready,
+            not_ready_oldest=not_ready_oldest,
+            waiting=waiting,
+            waiting_oldest=waiting_oldest,
+            tasks=tasks,
+            undelivered_oldest=undelivered_oldest,
+            queue_depth=depth,
+            queue_oldest=oldest,
+        )
 
     async def run(self, lead: asyncio.Event) -> None:
         """Run forever: fill the caches immediately, and reconcile clusters while this replica leads.

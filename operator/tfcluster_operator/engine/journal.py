@@ -15,12 +15,10 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
-from tfcluster_operator.declaration.parse import is_ours
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors, events
-from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Outcome
-from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Figures, Metrics
+from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
 from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch
 from tfcluster_operator.report import conditions, tally
@@ -144,49 +142,6 @@ class Journal:
         """Count a reconcile."""
         self._metrics.passes.labels(outcome).inc()
         self._metrics.pass_duration.observe(seconds)
-
-
-def figures_of(
-    parents: Parents,
-    report_of: Callable[[Key], tuple[Mapping[str, Any], Account]],
-    overdue: tuple[int, float],
-    now: float,
-) -> Figures:
-    """Compute the gauges: a few look-ups per cluster, and none per pod."""
-    of_conditions: Counter[tuple[str, ...]] = Counter()
-    not_ready: Counter[tuple[str, ...]] = Counter()
-    waiting: Counter[tuple[str, ...]] = Counter()
-    waiting_oldest: dict[tuple[str, ...], float] = {}
-    tasks: Counter[tuple[str, ...]] = Counter()
-    # Times from the API server or an earlier operator can be in the future, so these begin at 0.
-    not_ready_oldest = undelivered_oldest = 0.0
-    for key, body in parents.bodies.items():
-        if not is_ours(body):
-            continue
-        status, account = report_of(key)
-        told = conditions.by_type(status)
-        of_conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in conditions.CONDITION_TYPES)
-        match tally.waiting(body, status, account.placed_at):
-            case tally.Waiting(reason, since) if reason in conditions.WAITS:
-                waiting[reason,] += 1
-                waiting_oldest[reason,] = max(waiting_oldest.get((reason,), 0.0), now - since)
-            case tally.Waiting(reason, since):
-                not_ready[reason,] += 1
-                not_ready_oldest = max(not_ready_oldest, now - since)
-        if (late_since := tally.undelivered_since(body, told)) is not None:
-            undelivered_oldest = max(undelivered_oldest, now - late_since)
-        tasks.update(account.tasks)
-    return Figures(
-        conditions=of_conditions,
-        not_ready=not_ready,
-        not_ready_oldest=not_ready_oldest,
-        waiting=waiting,
-        waiting_oldest=waiting_oldest,
-        tasks=tasks,
-        undelivered_oldest=undelivered_oldest,
-        queue_depth=overdue[0],
-        queue_oldest=overdue[1],
-    )
 
 
 def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:

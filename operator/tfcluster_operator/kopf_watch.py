@@ -19,12 +19,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NewType, Protocol
 
 import aiohttp
 import kopf
 import msgspec
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import clock as clocks
@@ -47,8 +48,6 @@ _COUNT_EVERY: Final = 300.0
 _BURST: Final = 5
 _SPACE: Final = 2.0
 _FAREWELL: Final = 5.0
-#: The longest that a server takes to list a page, in seconds.
-_LIST_TIMEOUT: Final = 30.0
 
 _Identity = NewType("_Identity", str)
 
@@ -162,7 +161,7 @@ class KopfWatch:
             # kopf waits once after it has created its tasks; if cancelled there, it would leave them all running.
             await asyncio.wait([spawning])
             made = () if spawning.cancelled() or spawning.exception() else spawning.result()
-            await _end([own, *made])
+            await _end({own, *made})
             await session.close()
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -229,9 +228,7 @@ class _Tap:
         #: Set when a list of TFClusters was answered.
         self.listed = asyncio.Event()
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         of_clusters = request.url.path.endswith(f"/{naming.PLURAL}")
         if of_clusters and "continue" not in request.url.query:
             await self._turn()
@@ -261,7 +258,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.posting.enabled = False
     settings.networking.error_backoffs = ()
-    settings.networking.request_timeout = _LIST_TIMEOUT
+    settings.networking.request_timeout = 30.0
     settings.watching.reconnect_backoff = 1.0
     # A page is parsed in one go, and a TFCluster can have 100 kB: nothing else runs while this happens, not even a
     # renewal of the Lease.
@@ -284,12 +281,10 @@ class _NoDifferences(kopf.DiffBaseStorage):
         raise AssertionError("kopf must not write to TFClusters")
 
 
-async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait for their end; some of kopf's tasks ignore the first cancellation."""
-    for task in tasks:
-        task.cancel()
-    _, left = await asyncio.wait(tasks, timeout=_FAREWELL)
-    if left:
-        for task in left:
+    for _ in range(2):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(left, timeout=_FAREWELL)
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=_FAREWELL)

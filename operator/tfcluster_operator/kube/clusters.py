@@ -21,7 +21,6 @@ _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
 #: A server that cannot return metadata only returns the whole objects.
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _PAGE: Final = "500"
-_TIMEOUT: Final = 30.0
 #: Seconds until a reconcile for a change that was not read yet: its event might never come.
 _READ_AGAIN: Final = 1.0
 
@@ -187,7 +186,7 @@ def path_of(namespace: str | None) -> str:
 
 async def discover(requests: Client) -> None:
     """Raise NotFoundError if the API server's discovery does not have the kind; it can lag behind the lists."""
-    answer = await requests.request("GET", _BASE, within=_TIMEOUT)
+    answer = await requests.request("GET", _BASE)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
 
@@ -197,8 +196,7 @@ async def count(requests: Client, namespace: str | None, *, everything: bool = T
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()
     while True:
-        path = path_of(namespace)
-        answer = await requests.request("GET", path, params=params, accept=_METADATA_ALONE, within=_TIMEOUT)
+        answer = await requests.request("GET", path_of(namespace), params=params, accept=_METADATA_ALONE)
         page = msgspec.json.decode(answer, type=_Page)
         found.update(item.metadata.uid for item in page.items or ())
         if not everything or not page.metadata.continue_token:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _READ_AGAIN_AFTER: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Responses that might still be read.
-_ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
+_ANSWERS: Final[WeakSet[ClientResponse]] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,7 @@ class WritesUnderWay:
         self.none = asyncio.Event()
         self.none.set()
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         if request.method in _READS:
             return await handler(request)
         self._count += 1
@@ -102,7 +101,7 @@ def _end_connection(descriptor: int) -> None:
             transport.abort()
 
 
-async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def _note_answer(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
     answer = await handler(request)
     _ANSWERS.add(answer)
     return answer
@@ -137,9 +136,7 @@ class _FreshCredentials:
         self._authorities = ""
         self._read_at = float("-inf")
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         if time.monotonic() - self._read_at > _READ_AGAIN_AFTER:
             self._read()
         request.headers["Authorization"] = f"Bearer {self._token}"

@@ -32,6 +32,7 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import clusters, connection, errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Census
+from tfcluster_operator.kube.informer import Source
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class UnwatchedError(Exception):
     """kopf runs, and does not watch anything."""
 
 
-class KopfWatch:
+class KopfWatch(Source):
     """Watches the TFClusters of one namespace, or of all, forever."""
 
     def __init__(
@@ -79,20 +80,14 @@ class KopfWatch:
         own_signals: Callable[[], None],
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
+        super().__init__(naming.PLURAL, namespace)
         self._access = access
         self._lender = lender
-        self._namespace = namespace
         self._listener = listener
         self._own_signals = own_signals
         self._clock = clock
         self._requests = Client.once(lender, access.server)
         self._trouble = ""
-        #: The kind and the namespace, for people to read.
-        self.what = f"tfclusters in {namespace or 'all namespaces'}"
-        #: Set when the TFClusters were listed; cleared when the server no longer serves the kind.
-        self.synced = asyncio.Event()
-        #: The server's message if it rejects the list; else empty.
-        self.refused = ""
 
     async def run(self) -> None:
         """Wait for the kind, watch, and restart when the watch has ended."""
@@ -109,7 +104,6 @@ class KopfWatch:
             await asyncio.sleep(backoff.next())
 
     async def _await_kind(self) -> None:
-        """Wait until the TFClusters can be listed."""
         backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
@@ -131,10 +125,10 @@ class KopfWatch:
 
     async def _look_for_the_kind(self) -> None:
         try:
-            await clusters.count(self._requests, self._namespace, everything=False)
+            await clusters.count(self._requests, self.namespace, everything=False)
         except errors.NotFoundError:
             # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
-            self._listener.clusters_listed(self._namespace, Census(set(), sys.maxsize))
+            self._listener.clusters_listed(self.namespace, Census(set(), sys.maxsize))
             raise
 
     async def _watch(self) -> None:
@@ -148,8 +142,8 @@ class KopfWatch:
                 settings=_settings(),
                 identity=_Identity("tfcluster-operator"),  # type: ignore[arg-type]  # kopf's own type is private
                 standalone=True,
-                clusterwide=self._namespace is None,
-                namespaces=() if self._namespace is None else (self._namespace,),
+                clusterwide=self.namespace is None,
+                namespaces=() if self.namespace is None else (self.namespace,),
             ),
             name=f"kopf of {self.what}",
         )
@@ -198,7 +192,7 @@ class KopfWatch:
         while True:
             tap.listed.clear()
             try:
-                self._listener.clusters_listed(self._namespace, await clusters.count(self._requests, self._namespace))
+                self._listener.clusters_listed(self.namespace, await clusters.count(self._requests, self.namespace))
             except (errors.KubeError, msgspec.DecodeError) as error:
                 self._say(f"counting them: {error}")
                 await asyncio.sleep(backoff.next())
@@ -243,7 +237,6 @@ class _Tap:
         return response
 
     async def _turn(self) -> None:
-        """Wait until the number of recent requests is below the burst."""
         now = self._clock.elapsed()
         start = max(now, self._free_at.pop(0))
         self._free_at.append(start + _BURST * _SPACE)

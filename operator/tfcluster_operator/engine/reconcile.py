@@ -57,8 +57,6 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _Memory:
-    """The state of a cluster between reconciles."""
-
     uid: str
     #: Set by an event of the TFCluster itself: until the first reconcile after it, the cluster is known to exist.
     heard_of: bool = True

@@ -8,38 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
 
 from aiohttp import web
 
+from tfcluster_operator.kube.informer import Source
 from tfcluster_operator.kube.metrics import Metrics
-
-
-class Source(Protocol):
-    """A kind that is listed and watched."""
-
-    #: The kind and the namespace, for people to read.
-    what: str
-    #: Set when the first list is complete.
-    synced: asyncio.Event
-    #: The server's message, if it rejects the list; else empty.
-    refused: str
-
-
-def _missing(clusters: Sequence[Source], children: Sequence[Source]) -> tuple[bool, list[str]]:
-    """Return whether the operator is ready, and which lists are missing."""
-    lines: list[str] = []
-    ready = any(source.synced.is_set() for source in clusters)
-    if not ready:
-        lines.append("the kind TFCluster was not seen yet")
-    for source in (*clusters, *children):
-        # A namespace that is deleted or forbidden must not block the others.
-        if source.refused:
-            lines.append(f"{source.what}: refused: {source.refused}")
-        elif not source.synced.is_set():
-            ready = False
-            lines.append(f"{source.what}: the list is not in")
-    return ready, lines
 
 
 async def serve_probes(
@@ -57,8 +30,17 @@ async def serve_probes(
         return web.Response(text="every part runs\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        ready, lines = _missing(clusters, children)
-        return web.Response(status=200 if ready else 503, text="\n".join([standing(), *lines, ""]))
+        lines, ready = [standing()], any(source.synced.is_set() for source in clusters)
+        if not ready:
+            lines.append("the kind TFCluster was not seen yet")
+        for source in (*clusters, *children):
+            # A namespace that is deleted or forbidden must not block the others.
+            if source.refused:
+                lines.append(f"{source.what}: refused: {source.refused}")
+            elif not source.synced.is_set():
+                ready = False
+                lines.append(f"{source.what}: the list is not in")
+        return web.Response(status=200 if ready else 503, text="\n".join([*lines, ""]))
 
     return await _serve(port, {"/healthz": healthz, "/readyz": readyz})
 

@@ -93,25 +93,31 @@ class History:
         raise errors.StaleError(words)
 
 
-class Informer:
-    """Keeps one store up to date for one kind of child, in one namespace or in all."""
+class Source:
+    """A kind that is listed and watched in one namespace or in all."""
+
+    def __init__(self, plural: str, namespace: str | None) -> None:
+        self.namespace = namespace
+        self.what = f"{plural} in {namespace or 'all namespaces'}"
+        #: Set when the first list is complete; cleared when the server no longer serves TFClusters.
+        self.synced = asyncio.Event()
+        #: The server's message if it rejects the list; else empty.
+        self.refused = ""
+
+
+class Informer(Source):
+    """Keeps the store of one kind of child up to date."""
 
     def __init__(self, client: Client, kind: Kind, store: ChildStore, namespace: str | None) -> None:
+        super().__init__(kind.plural, namespace)
         self._client = client
         self._kind = kind
         self._store = store
-        self.namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
-        #: The kind and the namespace, for people to read.
-        self.what = f"{kind.plural} in {namespace or 'all namespaces'}"
-        #: Set when the first list is in the store.
-        self.synced = asyncio.Event()
-        #: The server's message if it rejects the list; else "".
-        self.refused = ""
 
     async def run(self) -> None:
         """List and watch forever."""

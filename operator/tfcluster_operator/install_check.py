@@ -23,12 +23,12 @@ from tfcluster_operator.kube.client import Client
 
 _NAME: Final = "tfcluster-install-check"
 _LABELS: Final = {naming.LABEL_MANAGED_BY: _NAME}
-_CONTAINER: Final = {"name": "none", "image": "none.invalid/none"}
+_POD: Final = {"spec": {"containers": [{"name": "none", "image": "none.invalid/none"}]}}
 _BODY: Final = {
     "apiVersion": naming.API_VERSION,
     "kind": naming.KIND,
     "metadata": {"name": _NAME, "labels": _LABELS},
-    "spec": {"suspend": True, "jobs": {"worker": {"template": {"spec": {"containers": [_CONTAINER]}}}}},
+    "spec": {"suspend": True, "jobs": {"worker": {"template": _POD}}},
 }
 
 _Found = TypeVar("_Found")

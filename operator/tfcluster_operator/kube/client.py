@@ -23,6 +23,9 @@ from tfcluster_operator.kube import errors
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 
+#: For how many seconds a request is retried.
+_READ_PATIENCE: Final = 20.0
+_WRITE_PATIENCE: Final = 3.0
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 3.0
 #: The status codes of an overloaded or disconnected server, which are retried.
@@ -103,7 +106,7 @@ class AdaptiveLimiter:
 
 
 class Client:
-    """Requests to one API server, which are retried for ``patience`` seconds (writes for ``write_patience``).
+    """Requests to one API server, which are retried for some seconds.
 
     ``fence`` is called before each write is sent; it raises NotLeadingError if another replica might lead by now.
     """
@@ -114,8 +117,7 @@ class Client:
         server: str,
         limiter: AdaptiveLimiter,
         *,
-        patience: float = 20.0,
-        write_patience: float = 3.0,
+        patience: float | None = None,
         fence: Callable[[], None] | None = None,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
@@ -124,13 +126,12 @@ class Client:
         self._server = server.rstrip("/")
         self._limiter = limiter
         self._patience = patience
-        self._write_patience = write_patience
         self._fence = fence
 
     @classmethod
     def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
         """Return a client that sends each request once and without a limit, for callers with their own timing."""
-        return cls(session, server, AdaptiveLimiter(), patience=0.0, write_patience=0.0)
+        return cls(session, server, AdaptiveLimiter(), patience=0.0)
 
     async def request(
         self,
@@ -151,10 +152,14 @@ class Client:
         seconds it is retried, ``within`` in how many one answer must arrive; None for the usual time.
         """
         data = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
-        timeout = _REQUEST_TIMEOUT if within is None else aiohttp.ClientTimeout(total=within)
+        options: dict[str, Any] = {
+            "data": data,
+            "params": params,
+            "headers": {"Accept": accept} | ({} if data is None else {"Content-Type": content_type}),
+            "timeout": _REQUEST_TIMEOUT if within is None else aiohttp.ClientTimeout(total=within),
+        }
         writes = method != "GET"
-        usual = self._write_patience if writes else self._patience
+        usual = self._patience if self._patience is not None else _WRITE_PATIENCE if writes else _READ_PATIENCE
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
         backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
@@ -162,14 +167,7 @@ class Client:
                 async with self._limiter.slot(urgent=urgent):
                     if writes and self._fence is not None:
                         self._fence()
-                    async with self._session.request(
-                        method,
-                        self._server + path,
-                        data=data,
-                        params=params,
-                        headers=headers,
-                        timeout=timeout,
-                    ) as response:
+                    async with self._session.request(method, self._server + path, **options) as response:
                         answer = await response.read()
                         status, retry_after = response.status, response.headers.get("Retry-After", "")
                 errors.check_answer(status, answer)

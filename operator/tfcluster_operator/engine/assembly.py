@@ -166,11 +166,10 @@ class Engine:
         self._queue.forget(key)
         self._queue.mark(key)
 
-    def _child_changed(self, owner_uid: str, labelled: Name, left: bool) -> None:
-        owner = self._parents.keys.get(owner_uid)
-        if owner is not None:
+    def _child_changed(self, owner: Name, labelled: Name, left: bool) -> None:
+        if owner in self._parents.bodies:
             self._queue.mark(owner, ahead=left)
-        if labelled != owner and self._parents.bodies.get(labelled) is not None:
+        if labelled != owner and labelled in self._parents.bodies:
             self._queue.mark(labelled)
         if not labelled[1]:
             # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.

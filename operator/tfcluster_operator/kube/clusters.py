@@ -62,8 +62,6 @@ class Parents:
         #: The UIDs of deleted TFClusters, so that a late event does not restore one.
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self.bodies: dict[Key, Mapping[str, Any]] = {}
-        #: The namespaces and names by UID.
-        self.keys: dict[str, Key] = {}
 
     def status_of(self, key: Key) -> Mapping[str, Any]:
         """Return the known status of a TFCluster, or an empty one."""
@@ -76,14 +74,10 @@ class Parents:
         known = self.bodies.get(key)
         if metadata["uid"] in self._deleted:
             return False
-        if known is not None:
-            # Also with another UID: an older version belongs to a predecessor of the same name.
-            if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
-                return False
-            if known["metadata"]["uid"] != metadata["uid"]:
-                self.keys.pop(known["metadata"]["uid"], None)
+        # Also with another UID: an older version belongs to a predecessor of the same name.
+        if known is not None and int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
+            return False
         self.bodies[key] = _lean(body, known)
-        self.keys[metadata["uid"]] = key
         return True
 
     def bury(self, uid: str) -> None:
@@ -102,7 +96,6 @@ class Parents:
         known = self.bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
             del self.bodies[key]
-        self.keys.pop(uid, None)
 
     async def when_leaving(self, key: Key, uid: str) -> float | None:
         """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.

@@ -29,15 +29,15 @@ _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
 #: Called at each change: see ChildStore.
-Changed = Callable[[str, Name, bool], None]
+Changed = Callable[[Name, Name, bool], None]
 _CHANGES: Final = attrgetter("changes")
 
 
 class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
-    ``changed`` is called for each changed child with its controller's UID, its namespace and cluster label, and whether
-    it left the watch.
+    ``changed`` is called for each changed child with the TFCluster that controls it, the one in its label (each a
+    namespace and a name, or ""), and whether it left the watch.
     """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
@@ -157,7 +157,7 @@ class ChildStore:
         meta = child.meta
         # A resolver ConfigMap does not belong to a single cluster, even if it has the label of one.
         cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
-        self._changed(meta.owner_uid, (meta.namespace, cluster), left)
+        self._changed((meta.namespace, meta.owner_name), (meta.namespace, cluster), left)
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]

@@ -137,11 +137,9 @@ class Reconciler:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             memory.account.tasks = {}
-            invalid = _invalid(body)
-            status = invalid_status(
-                invalid.status, generation=invalid.generation, problems=error.problems, now=self._clock()
-            )
-            return await self._statuses.report(key, invalid, status, memory.unwritten)
+            empty, now = _without_jobs(body), self._clock()
+            status = invalid_status(empty.status, generation=empty.generation, problems=error.problems, now=now)
+            return await self._statuses.report(key, empty, status, memory.unwritten)
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
@@ -173,8 +171,7 @@ class Reconciler:
         changed = _outdated_by(roster, known, memory.edited)
         closed, unwritten = [], False
         entered = enter_deletions(roster, known, planned.actions)
-        first = entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock())
-        if first:
+        if entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock()):
             # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
             known = entered
             try:
@@ -266,8 +263,7 @@ class Reconciler:
         return _LOOK_AGAIN if blocking else None
 
 
-def _invalid(body: Mapping[str, Any]) -> TFCluster:
-    """Return a TFCluster without jobs in place of one whose spec is invalid."""
+def _without_jobs(body: Mapping[str, Any]) -> TFCluster:
     metadata = body["metadata"]
     return TFCluster(
         name=metadata["name"],

@@ -130,7 +130,7 @@ class StatusWriter:
                 unwritten.refusal = str(error)
                 self._journal.status_refused(cluster, str(error))
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
-                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
+                await events.emit(self._client, cluster, reasons.REJECTED, message, warning=True)
             raise
         self._journal.written(cluster, before, status)
         unwritten.pending, unwritten.refusal, unwritten.told_by = None, "", None
@@ -140,8 +140,7 @@ class StatusWriter:
     async def post_events(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
         """Post an Event for each reason of what was done."""
         for reason, message in events.told([action for action in done if action.reason not in UNTOLD], changed):
-            severity: events.Severity = "Warning" if reason in WARNINGS else "Normal"
-            await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
+            await events.emit(self._client, cluster, reason, message, warning=reason in WARNINGS)
 
     async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Post an Event for each obstacle and each verdict that was not there before."""
@@ -151,9 +150,8 @@ class StatusWriter:
             verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
             obstacle = reason in OBSTACLES and kind in {"Ready", "UpToDate"}
             if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
-                fine = kind == ledger.SUCCEEDED or reason in WAITS
-                severity: events.Severity = "Normal" if fine else "Warning"
-                await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
+                warning = kind != ledger.SUCCEEDED and reason not in WAITS
+                await events.emit(self._client, cluster, reason, condition["message"], warning=warning)
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

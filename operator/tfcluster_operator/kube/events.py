@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -17,10 +17,8 @@ from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 #: How many items of a list are named.
 _NAMED: Final = 4
 
-Severity = Literal["Normal", "Warning"]
 
-
-async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason: str, message: str) -> None:
+async def emit(client: Client, cluster: TFCluster, reason: str, message: str, *, warning: bool) -> None:
     """Post one Event about a TFCluster; a rejected Event is ignored."""
     wall = client.clock.wall()
     now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -35,7 +33,7 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
             "namespace": cluster.namespace,
             "uid": cluster.uid,
         },
-        "type": severity,
+        "type": "Warning" if warning else "Normal",
         "reason": reason,
         "message": message[:1000],
         "source": {"component": naming.FIELD_MANAGER},

@@ -118,7 +118,7 @@ class Executor:
             return
         if naming.LABEL_CLUSTER in found.meta.labels:
             store.put(found)
-        elif _is_ours(found, cluster):
+        elif found.meta.owner_uid == cluster.uid or (isinstance(found, ConfigMap) and found.is_genuine_copy):
             store.put_back(found)
         else:
             self._stores.block(cluster.uid, kind, found)
@@ -219,7 +219,10 @@ class Executor:
                 self._forget(delete, cluster.namespace)
         body = action.build() if action.build else resolver_copy.build(cluster.namespace, self.archive)
         if action.kind == Workload.KIND and (named := body["spec"].get("priorityClassRef")):
-            body["spec"]["priority"] = await self._priority_of(named, patience)
+            # Kueue expects the Workload's creator to set the value of its priority class.
+            path = f"{_CLASSES[named['kind']]}/{named['name']}"
+            answer = await self._client.request("GET", path, patience=patience)
+            body["spec"]["priority"] = msgspec.json.decode(answer, type=_PriorityClass).value
         kind = self._kinds[action.kind]
         path = kind.path(cluster.namespace)
         answer = await self._client.request("POST", path, body=body, params=_WRITER, patience=patience)
@@ -236,12 +239,6 @@ class Executor:
         except errors.ApiError as error:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
-
-    async def _priority_of(self, named: Mapping[str, str], patience: float | None) -> int:
-        """Read the value of a Workload's priority class: Kueue expects the Workload's creator to set it."""
-        path = _CLASSES[named["kind"]]
-        answer = await self._client.request("GET", f"{path}/{named['name']}", patience=patience)
-        return msgspec.json.decode(answer, type=_PriorityClass).value
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = self._kinds[action.kind]
@@ -287,10 +284,6 @@ class Executor:
                 await self.look_at(action.kind, action.name, outcome.cluster)
         except errors.KubeError as error:
             outcome.cut_off = str(error)
-
-
-def _is_ours(child: Child, cluster: TFCluster) -> bool:
-    return child.meta.owner_uid == cluster.uid or (isinstance(child, ConfigMap) and child.is_genuine_copy)
 
 
 def _can_be_mounted(copy: Child | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -71,48 +70,28 @@ class Engine:
 
     def figures(self) -> Figures:
         """Compute the gauges, which only a leader keeps up to date: a few look-ups per cluster, and none per pod."""
-        of_conditions: Counter[tuple[str, ...]] = Counter()
-        not_ready: Counter[tuple[str, ...]] = Counter()
-        waiting: Counter[tuple[str, ...]] = Counter()
-        waiting_oldest: dict[tuple[str, ...], float] = {}
-        tasks: Counter[tuple[str, ...]] = Counter()
-        # Times from the API server or an earlier operator can be in the future, so these begin at 0.
-        not_ready_oldest = undelivered_oldest = 0.0
-        now = self._wall()
+        # Times from the API server or an earlier operator can be in the future, so the oldest ones begin at 0.
+        found, now = Figures(*self._queue.overdue()), self._wall()
         for key, body in self._parents.bodies.items():
             if not is_ours(body):
                 continue
             status, account = self._reconciler.report_of(key)
             told = by_type(status)
-            of_conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in CONDITION_TYPES)
+            found.conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in CONDITION_TYPES)
             match tally.waiting(body, status, account.placed_at):
                 case tally.Waiting(reason, since) if reason in WAITS:
-                    waiting[reason,] += 1
-                    waiting_oldest[reason,] = max(waiting_oldest.get((reason,), 0.0), now - since)
+                    found.waiting[reason,] += 1
+                    found.waiting_oldest[reason,] = max(found.waiting_oldest.get((reason,), 0.0), now - since)
                 case tally.Waiting(reason, since):
-                    not_ready[reason,] += 1
-                    not_ready_oldest = max(not_ready_oldest, now - since)
+                    found.not_ready[reason,] += 1
+                    found.not_ready_oldest = max(found.not_ready_oldest, now - since)
             if (late_since := tally.undelivered_since(body, told)) is not None:
-                undelivered_oldest = max(undelivered_oldest, now - late_since)
-            tasks.update(account.tasks)
-        depth, oldest = self._queue.overdue()
-        return Figures(
-            conditions=of_conditions,
-            not_ready=not_ready,
-            not_ready_oldest=not_ready_oldest,
-            waiting=waiting,
-            waiting_oldest=waiting_oldest,
-            tasks=tasks,
-            undelivered_oldest=undelivered_oldest,
-            queue_depth=depth,
-            queue_oldest=oldest,
-        )
+                found.undelivered_oldest = max(found.undelivered_oldest, now - late_since)
+            found.tasks.update(account.tasks)
+        return found
 
     async def run(self, lead: asyncio.Event) -> None:
-        """Run forever: fill the caches immediately, and reconcile clusters while this replica leads.
-
-        A scope is not reconciled before its lists are complete: objects would seem to be missing.
-        """
+        """Run forever: fill the caches immediately, and reconcile clusters while this replica leads."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for informer in self.informers:

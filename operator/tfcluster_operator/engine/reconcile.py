@@ -206,7 +206,9 @@ class Reconciler:
         findings = (*planned.findings, *memory.holds.told(outcome.refused), *doubts)
         status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
-        due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
+        memory.unwritten.untold += done
+        memory.unwritten.changed.update(changed.values())
+        due = await self._statuses.report(key, cluster, status, memory.unwritten)
         if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if planned.partial and done and not outcome.refused and not outcome.again:

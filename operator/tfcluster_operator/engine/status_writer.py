@@ -66,18 +66,9 @@ class StatusWriter:
         self._clock = client.clock.wall
 
     async def report(
-        self,
-        key: Key,
-        cluster: TFCluster,
-        status: Mapping[str, Any],
-        unwritten: Unwritten,
-        *,
-        done: Iterable[Action] = (),
-        changed: Iterable[str] = (),
+        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten
     ) -> float | None:
         """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
-        unwritten.untold += done
-        unwritten.changed.update(changed)
         if self._parents.status_of(key) != status:
             if (due_in := self._due_in(key, status, unwritten)) > 0:
                 unwritten.pending = status

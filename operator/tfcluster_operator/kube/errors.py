@@ -20,10 +20,6 @@ class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
 
 
-class StaleError(KubeError):
-    """An answer of the API server is older than one that it gave before."""
-
-
 class HistoryLostError(KubeError):
     """etcd was restored, and what was read before is no longer valid: the process should end and start again."""
 

@@ -90,7 +90,7 @@ class History:
         words = f"the API server is at version {version} and was at {self._newest} before"
         if now - self._behind_since >= _LATE_AT_MOST:
             raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
-        raise errors.StaleError(words)
+        raise errors.UnreachableError(words)
 
 
 class Source:

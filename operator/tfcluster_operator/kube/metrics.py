@@ -1,12 +1,9 @@
-"""Every metric of the operator, declared once; docs/reference/metrics.md describes each.
-
-Counters and histograms are updated when something happens.  The gauges of clusters and of the queue are computed at
-each scrape.
-"""
+"""Every metric of the operator, declared once; docs/reference/metrics.md describes each."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,7 +26,7 @@ from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 #: The values of a gauge, by those of its labels.
-Series = Mapping[tuple[str, ...], float]
+_Counts = collections.Counter[tuple[str, ...]]
 _Labels = Mapping[str, Sequence[str]]
 _Declared = TypeVar("_Declared", Counter, Histogram)
 
@@ -59,19 +56,19 @@ _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Figures:
     """The gauges of all clusters and of the queue at one time; durations are in seconds."""
 
-    conditions: Series = field(default_factory=dict)
-    not_ready: Series = field(default_factory=dict)
-    not_ready_oldest: float = 0.0
-    waiting: Series = field(default_factory=dict)
-    waiting_oldest: Series = field(default_factory=dict)
-    tasks: Series = field(default_factory=dict)
-    undelivered_oldest: float = 0.0
     queue_depth: int = 0
     queue_oldest: float = 0.0
+    conditions: _Counts = field(default_factory=_Counts)
+    not_ready: _Counts = field(default_factory=_Counts)
+    not_ready_oldest: float = 0.0
+    waiting: _Counts = field(default_factory=_Counts)
+    waiting_oldest: dict[tuple[str, ...], float] = field(default_factory=dict)
+    tasks: _Counts = field(default_factory=_Counts)
+    undelivered_oldest: float = 0.0
 
 
 #: The name and the text of each figure, and the values of its labels.

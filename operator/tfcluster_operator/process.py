@@ -20,11 +20,11 @@ from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import connection, http
+from tfcluster_operator.kube import connection
 from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
 from tfcluster_operator.kube.errors import HistoryLostError
-from tfcluster_operator.kube.metrics import Metrics, request_counter
+from tfcluster_operator.kube.metrics import Metrics, request_counter, serve_metrics, serve_probes
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
@@ -107,8 +107,8 @@ async def run_parts(settings: Settings) -> None:
                 *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
             ]
             servers = [
-                await http.serve_probes(settings.health_port, watches, engine.informers, lambda: standing.words, parts),
-                await http.serve_metrics(settings.metrics_port, metrics),
+                await serve_probes(settings.health_port, watches, engine.informers, lambda: standing.words, parts),
+                await serve_metrics(settings.metrics_port, metrics),
             ]
             asked = asyncio.create_task(asked_to_end.wait())
             # The first component that ends also ends the process: the others must not continue without it.

@@ -8,8 +8,7 @@ import aiohttp
 import pytest
 from support.metrics import OPEN, Scrape, documented, families
 
-from tfcluster_operator.kube import http
-from tfcluster_operator.kube.metrics import NO_CODE, VERBS, Figures, Metrics
+from tfcluster_operator.kube.metrics import NO_CODE, VERBS, Figures, Metrics, serve_metrics
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def test_prometheus_gets_the_format_that_it_asks_for(leader, case):
     accept, content_type = case
 
     async def run() -> None:
-        runner = await http.serve_metrics(0, leader)
+        runner = await serve_metrics(0, leader)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"

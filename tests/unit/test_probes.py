@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
-from tfcluster_operator.kube import http
+from tfcluster_operator.kube.metrics import serve_probes
 
 
 @dataclass
@@ -29,7 +29,7 @@ def ask(path: str, clusters: list[Listed], children: list[Listed], *, seconds: f
     async def run() -> tuple[int, str]:
         parts = [asyncio.create_task(asyncio.sleep(seconds), name="engine")]
         await asyncio.sleep(0)
-        runner = await http.serve_probes(0, clusters, children, lambda: "standby", parts)
+        runner = await serve_probes(0, clusters, children, lambda: "standby", parts)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         try:

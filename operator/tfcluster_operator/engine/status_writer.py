@@ -70,10 +70,9 @@ class StatusWriter:
     ) -> float | None:
         """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
         if self._parents.status_of(key) != status:
-            if (due_in := self._due_in(key, status, unwritten)) > 0:
-                unwritten.pending = status
-                return due_in
             unwritten.pending = status
+            if (due_in := self._due_in(key, status, unwritten)) > 0:
+                return due_in
             if (again := await self.write(key, cluster, status, unwritten)) is not None:
                 return again
         unwritten.pending = unwritten.told_by = None

@@ -36,9 +36,6 @@ from tfcluster_operator.kube.informer import Source
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE: Final = 0.5
-#: For about this long after an outage of the API server, a TFCluster can be outdated.
-_LONGEST_PAUSE: Final = 3.0
 #: A watch that lasted this long ended for a new reason: the back-off is reset.
 _LASTING: Final = 60.0
 #: kopf lists the TFClusters within this time in seconds, or has not found the kind.
@@ -91,7 +88,7 @@ class KopfWatch(Source):
 
     async def run(self) -> None:
         """Wait for the kind, watch, and restart when the watch has ended."""
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             await self._await_kind()
             began = self._clock.elapsed()
@@ -104,7 +101,7 @@ class KopfWatch(Source):
             await asyncio.sleep(backoff.next())
 
     async def _await_kind(self) -> None:
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             try:
                 await self._look_for_the_kind()
@@ -188,7 +185,7 @@ class KopfWatch(Source):
             )
         self._say("")
         self.synced.set()
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             tap.listed.clear()
             try:

@@ -26,8 +26,6 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 #: For how many seconds a request is retried.
 _READ_PATIENCE: Final = 20.0
 _WRITE_PATIENCE: Final = 3.0
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 3.0
 #: The status codes of an overloaded or disconnected server, which are retried.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
@@ -161,7 +159,7 @@ class Client:
         writes = method != "GET"
         usual = self._patience if self._patience is not None else _WRITE_PATIENCE if writes else _READ_PATIENCE
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.2)
         while True:
             try:
                 async with self._limiter.slot(urgent=urgent):

@@ -36,9 +36,6 @@ _WATCH_SECONDS: Final = (1_800, 3_600)
 #: After this many seconds without data a watch counts as dead.  An idle API server omits bookmarks; the first bookmark
 #: of a new watch was seen to arrive after two minutes.
 _SILENCE: Final = 200.0
-_FIRST_PAUSE: Final = 0.1
-#: For about this long after an outage of the API server, the store can be outdated.
-_LONGEST_PAUSE: Final = 3.0
 #: How often (seconds) an optional kind that the server lacks is requested again, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
@@ -121,7 +118,7 @@ class Informer(Source):
 
     async def run(self) -> None:
         """List and watch forever."""
-        backoff, told = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
+        backoff, told = clocks.Backoff(0.1), ""
         while True:
             began = self._client.clock.elapsed()
             try:

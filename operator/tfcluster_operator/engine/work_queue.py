@@ -1,11 +1,8 @@
 """The keyed work queue: one worker at a time processes a key, however often it was marked.
 
-A key can be marked now or for later; the earlier mark wins.  Between two reconciles of one key is a rest that grows
-with the duration of the last one, so that a thousand pod events do not cause a thousand reconciles of a thousand pods;
-an urgent mark (the user edited the TFCluster) skips the rest.  A failed reconcile is retried with growing back-off.
-
-If many keys wait, those with something to create (declared or lost) come before those with only something to report,
-except for every eighth reconcile.
+The earlier of two marks wins.  Between two reconciles of a key is a rest that grows with the duration of the last one,
+so that a thousand pod events do not cause a thousand reconciles of a thousand pods; an urgent mark (an edit) skips it.
+If many keys wait, those with something to create come before those with only something to report.
 """
 
 from __future__ import annotations

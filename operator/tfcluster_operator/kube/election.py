@@ -48,17 +48,14 @@ class Timing:
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The content of a Lease.
-
-    ``holder`` is "" if the Lease is free; a holder claims it for ``duration`` seconds after each renewal.  The times of
-    acquisition and renewal are by the holder's clock.  ``version`` is the resourceVersion, "" of a Lease to be created.
-    """
+    """The content of a Lease; the holder claims it for the duration after each renewal, and sets times by its clock."""
 
     holder: str = msgspec.field(default="", name="holderIdentity")
     duration: int = msgspec.field(default=0, name="leaseDurationSeconds")
     acquired: str = msgspec.field(default="", name="acquireTime")
     renewed: str = msgspec.field(default="", name="renewTime")
     transitions: int = msgspec.field(default=0, name="leaseTransitions")
+    #: The resourceVersion, "" of a Lease to be created.
     version: str = ""
 
 

@@ -1,8 +1,7 @@
 """Carries out a plan: each action becomes a request, each rejection a finding.
 
-Nothing is decided here: the plan has the order of the actions, and what a rejection blocks.  The answer to a write is
-stored immediately.  A conflict (409, 404) is not a failure: the store is corrected and the next reconcile continues
-from there.
+The plan has the order of the actions, and what a rejection blocks.  The answer to a write is stored immediately.  After
+a conflict (409, 404) the store is corrected, and the next reconcile continues from there.
 """
 
 from __future__ import annotations
@@ -267,7 +266,10 @@ class Executor:
         kind = self._kinds.get(action.kind)
         path = kind.path(namespace, action.name) if kind else f"{clusters.path_of(namespace)}/{action.name}"
         answer = await self._client.request("DELETE", path, body=options, patience=patience)
-        left = None if kind is None else _still_there(answer, kind)
+        left = None
+        if kind is not None:
+            with suppress(msgspec.DecodeError):  # a Status object: it is deleted
+                left = kind.read(answer)
         if left is not None and left.meta.terminating:
             self._stores.of[action.kind].put(left)
         else:
@@ -288,11 +290,3 @@ class Executor:
 
 def _can_be_mounted(copy: Child | None) -> bool:
     return isinstance(copy, ConfigMap) and copy.is_genuine_copy and not copy.meta.terminating
-
-
-def _still_there(answer: bytes, kind: Kind) -> Child | None:
-    try:
-        child = kind.read(answer)
-    except msgspec.DecodeError:  # a Status object: it is deleted
-        return None
-    return child if child.meta.uid else None

@@ -303,12 +303,7 @@ async def _in_turns(deciding: Turns[_Result], cluster: TFCluster) -> _Result:
 
 
 async def _status_of(  # noqa: PLR0917 - as the function that it has paused
-    roster: Roster,
-    known: Ledger,
-    planned: Plan,
-    findings: Sequence[Finding],
-    now: float,
-    changed: Mapping[str, str],
+    roster: Roster, known: Ledger, planned: Plan, findings: Sequence[Finding], now: float, changed: Mapping[str, str]
 ) -> dict[str, Any]:
     main = [one for one in findings if planned.holds_up_tasks(one)]
     aside = [one for one in findings if not planned.holds_up_tasks(one)]

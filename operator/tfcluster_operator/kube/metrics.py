@@ -84,38 +84,14 @@ _GAUGES: Final[Mapping[str, tuple[str, str, _Labels]]] = {
         "TFClusters by condition",
         {"condition": sorted(CONDITION_TYPES), "status": ("True", "False", "Unknown")},
     ),
-    "not_ready": (
-        "tfcluster_clusters_not_ready",
-        "TFClusters that should be ready and are not, by the reason of Ready",
-        {"reason": tally.OBSTACLES},
-    ),
-    "not_ready_oldest": (
-        "tfcluster_not_ready_oldest_seconds",
-        "The longest time that a TFCluster which should be ready has not been",
-        {},
-    ),
-    "waiting": (
-        "tfcluster_clusters_waiting",
-        "TFClusters that wait for quota, or for the places of a gang",
-        {"reason": WAITS},
-    ),
-    "waiting_oldest": (
-        "tfcluster_waiting_oldest_seconds",
-        "The longest time that a TFCluster has waited for quota, or for the places of a gang",
-        {"reason": WAITS},
-    ),
+    "not_ready": ("tfcluster_clusters_not_ready", "TFClusters that are not ready", {"reason": tally.OBSTACLES}),
+    "not_ready_oldest": ("tfcluster_not_ready_oldest_seconds", "Longest time since a TFCluster should be ready", {}),
+    "waiting": ("tfcluster_clusters_waiting", "TFClusters that wait for quota or for a gang", {"reason": WAITS}),
+    "waiting_oldest": ("tfcluster_waiting_oldest_seconds", "Longest wait for quota or for a gang", {"reason": WAITS}),
     "tasks": ("tfcluster_tasks", "Declared tasks by role and state", {"role": tally.ROLES, "state": tally.STATES}),
-    "undelivered_oldest": (
-        "tfcluster_undelivered_view_oldest_seconds",
-        "The longest time that a changed view has not been delivered",
-        {},
-    ),
+    "undelivered_oldest": ("tfcluster_undelivered_view_oldest_seconds", "Longest delay of a changed view", {}),
     "queue_depth": ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {}),
-    "queue_oldest": (
-        "tfcluster_queue_oldest_seconds",
-        "The longest time that a TFCluster has waited for a reconcile",
-        {},
-    ),
+    "queue_oldest": ("tfcluster_queue_oldest_seconds", "Longest wait for a reconcile", {}),
 }
 
 
@@ -127,17 +103,10 @@ class Metrics:
         #: The figures; None from a standby, so that nothing is counted twice.
         self.figures: Callable[[], Figures | None] = lambda: None
         self.finished = self._declare(
-            Counter,
-            "tfcluster_clusters_finished",
-            "TFClusters that finished, by the reason of Succeeded or Failed",
-            {"reason": VERDICTS},
+            Counter, "tfcluster_clusters_finished", "TFClusters that finished, by reason", {"reason": VERDICTS}
         )
-        self.task_failures = self._declare(
-            Counter,
-            "tfcluster_task_failures",
-            "Failures of tasks that count",
-            {"role": tally.ROLES, "cause": tally.CAUSES},
-        )
+        causes = {"role": tally.ROLES, "cause": tally.CAUSES}
+        self.task_failures = self._declare(Counter, "tfcluster_task_failures", "Failures of tasks that count", causes)
         self.replacements = self._declare(
             Counter, "tfcluster_pod_replacements", "Pods that were replaced, by reason", {"reason": REPLACEMENTS}
         )
@@ -148,12 +117,8 @@ class Metrics:
             "Time from an edit until all running pods were notified of their changed views",
             buckets=_DELIVERY_SECONDS,
         )
-        self.passes = self._declare(
-            Counter,
-            "tfcluster_passes",
-            "Reconciles of TFClusters, by outcome",
-            {"outcome": ("done", "retried", "failed")},
-        )
+        outcomes = {"outcome": ("done", "retried", "failed")}
+        self.passes = self._declare(Counter, "tfcluster_passes", "Reconciles of TFClusters, by outcome", outcomes)
         self.pass_duration = self._declare(
             Histogram, "tfcluster_pass_duration_seconds", "Duration of reconciles", buckets=_SECONDS
         )
@@ -201,12 +166,7 @@ class Metrics:
             yield family
 
     def _declare(
-        self,
-        kind: Callable[..., _Declared],
-        name: str,
-        text: str,
-        labels: _Labels | None = None,
-        **options: Any,
+        self, kind: Callable[..., _Declared], name: str, text: str, labels: _Labels | None = None, **options: Any
     ) -> _Declared:
         """Create each series at 0 from the start: a series that appears with its first event shows no increase."""
         metric = kind(name, text, list(labels or ()), registry=self.registry, **options)

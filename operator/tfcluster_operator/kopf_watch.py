@@ -20,7 +20,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NewType, Protocol
+from typing import Any, Final, Protocol, cast
 
 import aiohttp
 import kopf
@@ -47,8 +47,6 @@ _BURST: Final = 5
 _SPACE: Final = 2.0
 _FAREWELL: Final = 5.0
 
-_Identity = NewType("_Identity", str)
-
 
 class Listener(Protocol):
     """Receives the events of TFClusters."""
@@ -58,10 +56,6 @@ class Listener(Protocol):
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
         """Process a list of the existing TFClusters."""
-
-
-class UnwatchedError(Exception):
-    """kopf runs, and does not watch anything."""
 
 
 class KopfWatch(Source):
@@ -137,7 +131,7 @@ class KopfWatch(Source):
             kopf.spawn_tasks(
                 registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
                 settings=_settings(),
-                identity=_Identity("tfcluster-operator"),  # type: ignore[arg-type]  # kopf's own type is private
+                identity=cast("Any", "tfcluster-operator"),  # kopf's own type is private
                 standalone=True,
                 clusterwide=self.namespace is None,
                 namespaces=() if self.namespace is None else (self.namespace,),
@@ -157,7 +151,7 @@ class KopfWatch(Source):
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        raise UnwatchedError("kopf ended its tasks")
+        raise errors.UnreachableError("kopf ended its tasks")
 
     def _registry(self, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -180,7 +174,7 @@ class KopfWatch(Source):
     async def _count_for_ever(self, tap: _Tap) -> None:
         """Find TFClusters that vanished while the watch was down: after each list, and periodically."""
         if not await clocks.is_set(tap.listed, _DISCOVERY):
-            raise UnwatchedError(
+            raise errors.UnreachableError(
                 f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
             )
         self._say("")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -32,7 +33,7 @@ from tfcluster_operator.life.roster import Roster, roll_in_turns
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.turns import Turns
 from tfcluster_operator.life.views import Views, views_in_turns
-from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.holds import Holds
 from tfcluster_operator.plan.plan import plan_in_turns
@@ -139,11 +140,11 @@ class Reconciler:
             memory.account.tasks = {}
             empty, now = _without_jobs(body), self._clock()
             status = invalid_status(empty.status, generation=empty.generation, problems=error.problems, now=now)
-            return await self._statuses.report(key, empty, status, memory.unwritten)
+            return await self._statuses.report(empty, status, memory.unwritten)
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
-            return await self._statuses.report(key, cluster, status, memory.unwritten)
+            return await self._statuses.report(cluster, status, memory.unwritten)
         known = fields_told(cluster.status) if memory.declared is None else memory.edited
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
         memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
@@ -169,7 +170,7 @@ class Reconciler:
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
         changed = _outdated_by(roster, known, memory.edited)
-        closed, unwritten = [], False
+        closed, unwritten = set[Gate](), False
         entered = enter_deletions(roster, known, planned.actions)
         if entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock()):
             # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
@@ -185,14 +186,13 @@ class Reconciler:
             except errors.ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
-                    closed.append(EVIDENCE)
+                    closed.add(EVIDENCE)
         # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
         if not known_to_exist and (again := await self._parents.when_leaving(key, cluster.uid)) is not None:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
-        outcome = await self._executor.carry_out(
-            planned, roster.cluster, closed=closed, wanted=lambda: self._parents.wants_children(key, cluster.uid)
-        )
+        wanted = partial(self._parents.wants_children, key, cluster.uid)
+        outcome = await self._executor.carry_out(planned, roster.cluster, closed, wanted)
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
@@ -208,7 +208,7 @@ class Reconciler:
         self._journal.pass_ends(memory.account, roster, known, status, now)
         memory.unwritten.untold += done
         memory.unwritten.changed.update(changed.values())
-        due = await self._statuses.report(key, cluster, status, memory.unwritten)
+        due = await self._statuses.report(cluster, status, memory.unwritten)
         if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if planned.partial and done and not outcome.refused and not outcome.again:

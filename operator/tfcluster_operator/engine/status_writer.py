@@ -65,10 +65,9 @@ class StatusWriter:
         self._client, self._parents, self._journal = client, parents, journal
         self._clock = client.clock.wall
 
-    async def report(
-        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten
-    ) -> float | None:
+    async def report(self, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten) -> float | None:
         """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
+        key = cluster.namespace, cluster.name
         if self._parents.status_of(key) != status:
             unwritten.pending = status
             if (due_in := self._due_in(key, status, unwritten)) > 0:

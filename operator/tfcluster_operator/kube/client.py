@@ -35,21 +35,20 @@ _SHRINK_AT_MOST_EVERY: Final = 0.1
 _HOLD: Final = 0.5
 _CLIMB: Final = 0.05
 _FLOOR: Final = 2.0
+#: More connections slow a client down.
+_CEILING: Final = 32.0
 
 
 class AdaptiveLimiter:
     """The number of concurrent requests: a window that grows with each answer, and shrinks when the server answers 429.
 
     Waiting requests are served in order, so no cluster starves; reports (status, events) wait while any request that
-    builds a cluster waits.  More connections than ``ceiling`` slow a client down.
+    builds a cluster waits.
     """
 
-    def __init__(
-        self, *, start: float = 8.0, ceiling: float = 32.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
-    ) -> None:
+    def __init__(self, *, start: float = 8.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed) -> None:
         self._elapsed = elapsed
         self._window = start
-        self._ceiling = ceiling
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._waiting_to_report: deque[asyncio.Future[None]] = deque()
@@ -84,9 +83,9 @@ class AdaptiveLimiter:
     def answered(self) -> None:
         """Note that the server kept up with a request."""
         if self._throttled_at == float("-inf"):
-            self._window = min(self._ceiling, self._window + 1.0)
+            self._window = min(_CEILING, self._window + 1.0)
         elif self._elapsed() - self._throttled_at > _HOLD:
-            self._window = min(self._ceiling, self._window + _CLIMB)
+            self._window = min(_CEILING, self._window + _CLIMB)
 
     def throttled(self) -> None:
         """Note that the server rejected a request because it had too many."""

@@ -116,9 +116,7 @@ class Parents:
         found = await self._read(key)
         return 0.0 if found is not None and found["metadata"]["uid"] == uid and self.put(found) else _READ_AGAIN
 
-    async def write_status(
-        self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
-    ) -> str:
+    async def write_status(self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool) -> str:
         """Merge a change into a TFCluster's status; return its new resourceVersion.
 
         Raises ConflictError if the TFCluster was changed since ``version``, or is another one.

@@ -7,7 +7,7 @@ a conflict (409, 404) the store is corrected, and the next reconcile continues f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -122,11 +122,9 @@ class Executor:
         else:
             self._stores.block(cluster.uid, kind, found)
 
-    async def carry_out(
-        self, plan: Plan, cluster: TFCluster, *, closed: Iterable[Gate], wanted: Callable[[], bool]
-    ) -> Outcome:
+    async def carry_out(self, plan: Plan, cluster: TFCluster, closed: set[Gate], wanted: Callable[[], bool]) -> Outcome:
         """Carry out a plan, group by group, while its objects are wanted."""
-        outcome = Outcome(cluster, set(closed))
+        outcome = Outcome(cluster, closed)
         for group in plan.groups:
             await self._carry_out_group(group, outcome, wanted)
             if outcome.again or outcome.cut_off:

@@ -13,7 +13,7 @@ import contextlib
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -31,8 +31,6 @@ _BODY: Final = {
     "spec": {"suspend": True, "jobs": {"worker": {"template": _POD}}},
 }
 
-_Found = TypeVar("_Found")
-
 
 class CheckFailedError(Exception):
     """The installation does not work."""
@@ -49,7 +47,7 @@ async def check(access: connection.Access, namespaces: Iterable[str], lease: str
             print(f"an operator works in namespace {namespace}")  # noqa: T201 - the command's output
 
 
-async def _await_leader(client: Client, lease: str, seconds: float) -> str:
+async def _await_leader(client: Client, lease: str, seconds: float) -> object:
     """Wait until the holder of a Lease renews it.  The clocks of the operator and this pod can differ."""
     namespace, _, name = lease.partition("/")
     renewals = set()
@@ -90,7 +88,7 @@ async def _get(client: Client, path: str) -> dict[str, Any]:
     return msgspec.json.decode(await client.request("GET", path), type=dict)
 
 
-async def _repeat(step: Callable[[], Awaitable[_Found]], seconds: float, trouble: str) -> _Found:
+async def _repeat(step: Callable[[], Awaitable[object]], seconds: float, trouble: str) -> object:
     """Repeat a step until it returns something, or raise an error with the last one's message."""
     give_up = clock.SYSTEM.elapsed() + seconds
     while True:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
@@ -78,7 +78,8 @@ class Journal:
         for failure in ledger.failures:
             role = tally.role_of(failure.task.rpartition("-")[0])
             self._metrics.task_failures.labels(role, tally.cause_of(failure)).inc()
-            tasks[_how(failure)].append(failure.task)
+            code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+            tasks[failure.reason + code].append(failure.task)
         words = events.few([f"{events.few(of)} failed: {how}" for how, of in tasks.items()], "; ")
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
         _tell(cluster, words, reasons=why, failures=len(ledger.failures), restarts=ledger.restarts)
@@ -162,10 +163,6 @@ def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
             return reasons.RESTARTED_TOGETHER if any(together) else ""
         case _:
             return ""
-
-
-def _how(failure: LastRestart) -> str:
-    return failure.reason if failure.exit_code is None else f"{failure.reason}, exit code {failure.exit_code}"
 
 
 def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fields: Any) -> None:

@@ -113,9 +113,7 @@ class Reconciler:
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
         """Return the newest status of a cluster, written or not, and the journal's state of it."""
-        memory = self._memories.get(key)
-        if memory is None:
-            return self._parents.status_of(key), Account()
+        memory = self._memories.get(key) or _Memory(uid="")
         pending = memory.unwritten.pending
         return self._parents.status_of(key) if pending is None else pending, memory.account
 

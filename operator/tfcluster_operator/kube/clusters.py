@@ -12,7 +12,7 @@ import msgspec
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
-from tfcluster_operator.objects.base import ListMeta
+from tfcluster_operator.objects.base import ListMeta, Metadata
 
 Key = tuple[str, str]
 
@@ -25,12 +25,8 @@ _PAGE: Final = "500"
 _READ_AGAIN: Final = 1.0
 
 
-class _Metadata(msgspec.Struct):
-    uid: str
-
-
 class _Item(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
 
 
 class _Page(msgspec.Struct):

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.objects.base import Metadata
 
 _log = logging.getLogger(__name__)
 
@@ -100,12 +101,8 @@ def _micro_time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
     spec: Record = Record()
 
     @classmethod

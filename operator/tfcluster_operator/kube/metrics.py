@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeVar
@@ -149,10 +149,6 @@ class Metrics:
         except (TypeError, ValueError):  # an invalid version
             encode, content_type = choose_encoder("")
         return encode(self.registry), content_type
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry would compute the figures to learn their names."""
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         """Return the current figures as gauges, with a sample for each combination of labels; none from a standby."""

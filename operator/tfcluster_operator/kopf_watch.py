@@ -45,7 +45,6 @@ _COUNT_EVERY: Final = 300.0
 #: This number of requests to list or watch can follow each other immediately; then there is one per _SPACE seconds.
 _BURST: Final = 5
 _SPACE: Final = 2.0
-_FAREWELL: Final = 5.0
 
 
 class Listener(Protocol):
@@ -201,11 +200,7 @@ class KopfWatch(Source):
 
 
 class _Tap:
-    """A middleware between kopf and the API server.
-
-    It raises every rejection as our own error, which kopf does not recognize and so does not retry; it spaces the
-    requests that open a watch or a list; and it signals when the TFClusters were listed.
-    """
+    """A middleware: it raises rejections as our own errors, which kopf does not retry, and spaces requests to watch."""
 
     def __init__(self, clock: clocks.Clock) -> None:
         self._clock = clock
@@ -271,4 +266,4 @@ async def _end(tasks: set[asyncio.Task[Any]]) -> None:
         for task in tasks:
             task.cancel()
         if tasks:
-            _, tasks = await asyncio.wait(tasks, timeout=_FAREWELL)
+            _, tasks = await asyncio.wait(tasks, timeout=5.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
@@ -16,22 +15,21 @@ from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(argparse.Namespace):
     """The options of the command line; ``--help`` describes each."""
 
     #: Empty for all namespaces.
     namespaces: tuple[str, ...]
     health_port: int
     log_level: str
-    metrics_port: int = 0
-    log_format: logs.Format = "text"
-    leader_election: bool = False
-    gang_scheduler: GangSchedulerKind = "Kubernetes"
-    gang_scheduler_name: str = ""
-    lease_name: str = ""
+    metrics_port: int
+    log_format: logs.Format
+    leader_election: bool
+    gang_scheduler: GangSchedulerKind
+    gang_scheduler_name: str
+    lease_name: str
     #: Empty if it is unknown.
-    lease_namespace: str = ""
+    lease_namespace: str
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:
@@ -78,7 +76,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(arguments, Settings())
     if options.metrics_port == options.health_port != 0:
         parser.error("--metrics-port and --health-port must differ")
     if not all(options.namespaces):
@@ -91,7 +89,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     if options.leader_election and not options.lease_namespace:
         parser.error("--leader-election needs --lease-namespace outside of a pod")
     del options.all_namespaces
-    return Settings(**vars(options))
+    return options
 
 
 def _own_namespace() -> str:

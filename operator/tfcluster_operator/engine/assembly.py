@@ -34,11 +34,7 @@ _SWEEP_EVERY: Final = 3600.0
 
 
 class Engine:
-    """All components but kopf.
-
-    Each namespace (or all of them together) is a scope: its clusters are reconciled as soon as its lists are complete,
-    independently of the lists of other scopes.
-    """
+    """All components but kopf; a scope (a namespace, or all) is reconciled as soon as its own lists are complete."""
 
     def __init__(
         self,

@@ -103,10 +103,7 @@ class AdaptiveLimiter:
 
 
 class Client:
-    """Requests to one API server, which are retried for some seconds.
-
-    ``fence`` is called before each write is sent; it raises NotLeadingError if another replica might lead by now.
-    """
+    """Requests to one API server; ``fence`` raises NotLeadingError before a write if another replica might lead."""
 
     def __init__(
         self,

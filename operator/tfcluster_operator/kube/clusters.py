@@ -35,12 +35,8 @@ class _Page(msgspec.Struct):
     items: list[_Item] | None = None
 
 
-class _Resource(msgspec.Struct):
-    name: str
-
-
 class _Resources(msgspec.Struct):
-    resources: list[_Resource]
+    resources: list[Metadata]
 
 
 class Census(NamedTuple):
@@ -113,10 +109,7 @@ class Parents:
         return 0.0 if found is not None and found["metadata"]["uid"] == uid and self.put(found) else _READ_AGAIN
 
     async def write_status(self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool) -> str:
-        """Merge a change into a TFCluster's status; return its new resourceVersion.
-
-        Raises ConflictError if the TFCluster was changed since ``version``, or is another one.
-        """
+        """Merge a change into a TFCluster's status; return its new version, or raise ConflictError if it differs."""
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
@@ -145,10 +138,7 @@ class Parents:
 
 
 def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Remove fields that no decision reads, about half of the object, and share equal strings between TFClusters.
-
-    An equal spec stays the same object, so that readers can compare by identity.
-    """
+    """Remove fields that no decision reads, and share equal strings; an equal spec stays the same object."""
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
     if known is not None and "spec" in lean and lean["spec"] == known.get("spec"):

@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 #: The number of objects in a page of a list; a ConfigMap can have a megabyte.
 _PAGES: Final = {"ConfigMap": "25"}
-_PAGE: Final = "500"
 #: After this number of small objects the parser yields to other coroutines.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds, as it does by default; the spread keeps them from ending together.
@@ -50,8 +49,6 @@ class _Event(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """A bookmark, or an error."""
-
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     code: int = 500
 
@@ -171,7 +168,7 @@ class Informer(Source):
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {"limit": _PAGES.get(self._kind.name, _PAGE)}
+        params = {"limit": _PAGES.get(self._kind.name, "500")}
         while True:
             page, meta = await self._read_page(params)
             for child in page:

@@ -94,8 +94,7 @@ class ChildStore:
     def put(self, child: Child) -> None:
         """Store a child from an event or from the answer to a write, unless a newer version is known.
 
-        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition, does
-        not cause a reconcile.
+        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition.
         """
         meta = child.meta
         name = (meta.namespace, meta.name)

@@ -17,27 +17,25 @@ kopf's ``on.event`` watches TFClusters and does not write to the object.  Its li
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NewType, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, cast
 
 import aiohttp
 import kopf
 import msgspec
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import clusters, connection, errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Census
+from tfcluster_operator.kube.informer import Source
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE: Final = 0.5
-#: For about this long after an outage of the API server, a TFCluster can be outdated.
-_LONGEST_PAUSE: Final = 3.0
 #: A watch that lasted this long ended for a new reason: the back-off is reset.
 _LASTING: Final = 60.0
 #: kopf lists the TFClusters within this time in seconds, or has not found the kind.
@@ -47,11 +45,6 @@ _COUNT_EVERY: Final = 300.0
 #: This number of requests to list or watch can follow each other immediately; then there is one per _SPACE seconds.
 _BURST: Final = 5
 _SPACE: Final = 2.0
-_FAREWELL: Final = 5.0
-#: The longest that a server takes to list a page, in seconds.
-_LIST_TIMEOUT: Final = 30.0
-
-_Identity = NewType("_Identity", str)
 
 
 class Listener(Protocol):
@@ -59,18 +52,12 @@ class Listener(Protocol):
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process an event."""
-        ...
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
         """Process a list of the existing TFClusters."""
-        ...
 
 
-class UnwatchedError(Exception):
-    """kopf runs, and does not watch anything."""
-
-
-class KopfWatch:
+class KopfWatch(Source):
     """Watches the TFClusters of one namespace, or of all, forever."""
 
     def __init__(
@@ -83,24 +70,18 @@ class KopfWatch:
         own_signals: Callable[[], None],
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
+        super().__init__(naming.PLURAL, namespace)
         self._access = access
         self._lender = lender
-        self._namespace = namespace
         self._listener = listener
         self._own_signals = own_signals
         self._clock = clock
         self._requests = Client.once(lender, access.server)
         self._trouble = ""
-        #: The kind and the namespace, for people to read.
-        self.what = f"tfclusters in {namespace or 'all namespaces'}"
-        #: Set when the TFClusters were listed; cleared when the server no longer serves the kind.
-        self.synced = asyncio.Event()
-        #: The server's message if it rejects the list; else empty.
-        self.refused = ""
 
     async def run(self) -> None:
         """Wait for the kind, watch, and restart when the watch has ended."""
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             await self._await_kind()
             began = self._clock.elapsed()
@@ -113,20 +94,18 @@ class KopfWatch:
             await asyncio.sleep(backoff.next())
 
     async def _await_kind(self) -> None:
-        """Wait until the TFClusters can be listed."""
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             try:
                 await self._look_for_the_kind()
                 # kopf checks discovery only once, and never watches a kind that it does not find then.
                 await clusters.discover(self._requests)
+            except errors.NotFoundError as error:
+                self._say(f"the server does not know the kind; apply crds/tfcluster.yaml: {error}")
+                self.synced.clear()
+                self.refused = ""
             except (errors.KubeError, msgspec.DecodeError) as error:
-                unknown = isinstance(error, errors.NotFoundError)
-                self._say(
-                    f"the server does not know the kind; apply crds/tfcluster.yaml: {error}" if unknown else str(error)
-                )
-                if unknown:
-                    self.synced.clear()
+                self._say(str(error))
                 refusal = isinstance(error, errors.ApiError) and error.status in {401, 403}
                 self.refused = str(error) if refusal else ""
             else:
@@ -136,25 +115,25 @@ class KopfWatch:
 
     async def _look_for_the_kind(self) -> None:
         try:
-            await clusters.count(self._requests, self._namespace, everything=False)
+            await clusters.count(self._requests, self.namespace, everything=False)
         except errors.NotFoundError:
             # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
-            self._listener.clusters_listed(self._namespace, Census(set(), sys.maxsize))
+            self._listener.clusters_listed(self.namespace, Census(set(), sys.maxsize))
             raise
 
     async def _watch(self) -> None:
         """Run kopf until it ends, and clean up all its tasks."""
         tap = _Tap(self._clock)
-        session = connection.borrow_session(self._access, self._lender, tap)
+        session = connection.open_session(self._access, tap, lender=self._lender)
         own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")
         spawning = asyncio.create_task(
             kopf.spawn_tasks(
                 registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
                 settings=_settings(),
-                identity=_Identity("tfcluster-operator"),  # type: ignore[arg-type]  # kopf's own type is private
+                identity=cast("Any", "tfcluster-operator"),  # kopf's own type is private
                 standalone=True,
-                clusterwide=self._namespace is None,
-                namespaces=() if self._namespace is None else (self._namespace,),
+                clusterwide=self.namespace is None,
+                namespaces=() if self.namespace is None else (self.namespace,),
             ),
             name=f"kopf of {self.what}",
         )
@@ -166,12 +145,12 @@ class KopfWatch:
             # kopf waits once after it has created its tasks; if cancelled there, it would leave them all running.
             await asyncio.wait([spawning])
             made = () if spawning.cancelled() or spawning.exception() else spawning.result()
-            await _end([own, *made])
+            await _end({own, *made})
             await session.close()
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        raise UnwatchedError("kopf ended its tasks")
+        raise errors.UnreachableError("kopf ended its tasks")
 
     def _registry(self, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -183,42 +162,34 @@ class KopfWatch:
 
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
         async def cluster_event(event: Any, **_: Any) -> None:
-            self._take(event["type"], event["object"])
+            kind, body = event["type"], event["object"]
+            try:
+                self._listener.cluster_event(kind, body)
+            except Exception:  # noqa: BLE001 - one unreadable object must not end the watch of all others
+                _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
 
         return registry
 
-    def _take(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        try:
-            self._listener.cluster_event(kind, body)
-        except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
-            # One unreadable object must not end the watch of all others.
-            _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
-
     async def _count_for_ever(self, tap: _Tap) -> None:
         """Find TFClusters that vanished while the watch was down: after each list, and periodically."""
-        try:
-            async with asyncio.timeout(_DISCOVERY):
-                await tap.listed.wait()
-        except TimeoutError:
-            raise UnwatchedError(
+        if not await clocks.is_set(tap.listed, _DISCOVERY):
+            raise errors.UnreachableError(
                 f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
-            ) from None
+            )
         self._say("")
         self.synced.set()
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.5)
         while True:
             tap.listed.clear()
             try:
-                self._listener.clusters_listed(self._namespace, await clusters.count(self._requests, self._namespace))
+                self._listener.clusters_listed(self.namespace, await clusters.count(self._requests, self.namespace))
             except (errors.KubeError, msgspec.DecodeError) as error:
                 self._say(f"counting them: {error}")
                 await asyncio.sleep(backoff.next())
                 continue
             self._say("")
             backoff.reset()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_COUNT_EVERY):
-                    await tap.listed.wait()
+            await clocks.is_set(tap.listed, _COUNT_EVERY)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
@@ -229,11 +200,7 @@ class KopfWatch:
 
 
 class _Tap:
-    """A middleware between kopf and the API server.
-
-    It raises every rejection as our own error, which kopf does not recognize and so does not retry; it spaces the
-    requests that open a watch or a list; and it signals when the TFClusters were listed.
-    """
+    """A middleware: it raises rejections as our own errors, which kopf does not retry, and spaces requests to watch."""
 
     def __init__(self, clock: clocks.Clock) -> None:
         self._clock = clock
@@ -241,9 +208,7 @@ class _Tap:
         #: Set when a list of TFClusters was answered.
         self.listed = asyncio.Event()
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         of_clusters = request.url.path.endswith(f"/{naming.PLURAL}")
         if of_clusters and "continue" not in request.url.query:
             await self._turn()
@@ -258,7 +223,6 @@ class _Tap:
         return response
 
     async def _turn(self) -> None:
-        """Wait until the number of recent requests is below the burst."""
         now = self._clock.elapsed()
         start = max(now, self._free_at.pop(0))
         self._free_at.append(start + _BURST * _SPACE)
@@ -273,7 +237,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.posting.enabled = False
     settings.networking.error_backoffs = ()
-    settings.networking.request_timeout = _LIST_TIMEOUT
+    settings.networking.request_timeout = 30.0
     settings.watching.reconnect_backoff = 1.0
     # A page is parsed in one go, and a TFCluster can have 100 kB: nothing else runs while this happens, not even a
     # renewal of the Lease.
@@ -296,12 +260,10 @@ class _NoDifferences(kopf.DiffBaseStorage):
         raise AssertionError("kopf must not write to TFClusters")
 
 
-async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait for their end; some of kopf's tasks ignore the first cancellation."""
-    for task in tasks:
-        task.cancel()
-    _, left = await asyncio.wait(tasks, timeout=_FAREWELL)
-    if left:
-        for task in left:
+    for _ in range(2):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(left, timeout=_FAREWELL)
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=5.0)

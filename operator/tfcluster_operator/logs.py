@@ -33,7 +33,7 @@ class Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record; a traceback follows in its own lines."""
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in _fields(record).items())])
+        line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in vars(record).get("fields", {}).items())])
         return "\n".join([line, *_traces(self, record)])
 
 
@@ -47,7 +47,7 @@ class Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_fields(record),
+            **vars(record).get("fields", {}),
         }
         if traces := _traces(self, record):
             told["exception"] = "\n".join(traces)
@@ -56,11 +56,6 @@ class Json(logging.Formatter):
 
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = getattr(record, "fields", {})
-    return fields
 
 
 def _plain(value: Any) -> str:

@@ -19,13 +19,12 @@ import uvloop
 from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import connection, http
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import connection
+from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
 from tfcluster_operator.kube.errors import HistoryLostError
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.traffic import Traffic
+from tfcluster_operator.kube.metrics import Metrics, request_counter, serve_metrics, serve_probes
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
@@ -47,10 +46,10 @@ async def _run(settings: Settings) -> None:
     try:
         await run_parts(settings)
     except (LeaseLostError, HistoryLostError) as error:
-        logging.getLogger(__name__).error("the operator ends: %s", error)  # noqa: TRY400 - the reason says it all
+        _log.error("the operator ends: %s", error)
         code = 1
-    except Exception:
-        logging.getLogger(__name__).exception("the operator ends")
+    except Exception:  # noqa: BLE001 - it is logged
+        _log.exception("the operator ends")
         code = 1
     logging.shutdown()
     # Our own components have ended in order; those of kopf need not be waited for.
@@ -72,17 +71,15 @@ def _access() -> connection.Access:
     )
 
 
-async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None:
+async def run_parts(settings: Settings) -> None:
     """Run the operator until a signal stops it."""
-    access, timing = _access(), timing or Timing()
+    access, metrics = _access(), Metrics()
+    access = replace(access, observers=(request_counter(metrics, access.server),))
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
-    metrics = Metrics()
-    traffic = Traffic(metrics, scopes, access.server)
-    access = replace(access, observers=(traffic,))
     under_way = connection.WritesUnderWay()
     # The Lease has its own connections, so that a renewal does not wait for other requests.
     async with connection.open_session(access) as for_lease:
-        standing = _standing(settings, Client.once(for_lease, access.server), timing)
+        standing = _standing(settings, Client.once(for_lease, access.server))
         async with connection.open_session(access, under_way) as session:
             limiter = AdaptiveLimiter()
             client = Client(session, access.server, limiter, fence=standing.fence)
@@ -93,10 +90,9 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
                 gang_scheduler=gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name),
                 metrics=metrics,
             )
-            metrics.leads = lambda: standing.acts
+            metrics.leader.set_function(lambda: standing.acts)
             metrics.figures = lambda: engine.figures() if standing.acts else None
-            metrics.waiting = lambda: limiter.waiting
-            metrics.silences = traffic.silences
+            metrics.requests_waiting.set_function(lambda: limiter.waiting)
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:
@@ -110,10 +106,9 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
                 asyncio.create_task(engine.run(standing.leading), name="engine"),
                 *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
             ]
-            readiness = http.Readiness(watches, engine.informers, lambda: standing.words)
             servers = [
-                await http.serve_probes(settings.health_port, readiness, lambda: parts),
-                await http.serve_metrics(settings.metrics_port, metrics),
+                await serve_probes(settings.health_port, watches, engine.informers, lambda: standing.words, parts),
+                await serve_metrics(settings.metrics_port, metrics),
             ]
             asked = asyncio.create_task(asked_to_end.wait())
             # The first component that ends also ends the process: the others must not continue without it.
@@ -127,14 +122,14 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
             raise error
 
 
-def _standing(settings: Settings, requests: Client, timing: Timing) -> Election:
+def _standing(settings: Settings, requests: Client) -> Election:
     if not settings.leader_election:
         _log.info("no leader election: run only one operator for these namespaces")
         return Election(None)
-    me = f"{socket.gethostname()}_{uuid.uuid4()}"
+    me, timing = f"{socket.gethostname()}_{uuid.uuid4()}", Timing()
     lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
     _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
-    return Election(lease, me, timing=timing)
+    return Election(lease, me, timing)
 
 
 async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: Sequence[asyncio.Task[None]]) -> None:
@@ -144,18 +139,14 @@ async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: 
     election.cancel()
     await asyncio.wait([election])
     standing.resign()
-    if lost:
-        # Another operator might lead by now: do not wait, and do not release the Lease.
-        for part in others:
-            part.cancel()
-        return
-    answered = asyncio.create_task(under_way.none.wait())
-    await asyncio.wait([answered], timeout=_FAREWELL)
+    # If the Lease is lost, another operator might lead by now: do not wait, and do not release it.
+    answered = not lost and await clocks.is_set(under_way.none, _FAREWELL)
     for part in others:
         part.cancel()
-    if answered.done():
+    if lost:
+        return
+    if answered:
         await standing.release()
     else:
-        answered.cancel()
         _log.warning("the lease is not released: a write is still under way")
     await asyncio.wait(others, timeout=_FAREWELL)

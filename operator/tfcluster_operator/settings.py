@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
@@ -16,39 +15,21 @@ from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The operator's settings."""
+class Settings(argparse.Namespace):
+    """The options of the command line; ``--help`` describes each."""
 
+    #: Empty for all namespaces.
     namespaces: tuple[str, ...]
-    """The namespaces to watch; empty means all of them, and needs cluster-wide permissions."""
-
     health_port: int
-    """The TCP port of /healthz and /readyz, on every address; 0 disables them."""
-
     log_level: str
-    """The least severe level that is logged."""
-
-    metrics_port: int = 0
-    """The TCP port of /metrics, on every address; 0 disables it."""
-
-    log_format: logs.Format = "text"
-    """The format of the log."""
-
-    leader_election: bool = False
-    """Whether it acts only while it holds a Lease."""
-
-    gang_scheduler: GangSchedulerKind = "Kubernetes"
-    """The scheduler whose PodGroups place gangs."""
-
-    gang_scheduler_name: str = ""
-    """The schedulerName of gang pods whose template does not set it; empty means the default."""
-
-    lease_name: str = ""
-    """The Lease's name."""
-
-    lease_namespace: str = ""
-    """The Lease's namespace; empty if it is unknown."""
+    metrics_port: int
+    log_format: logs.Format
+    leader_election: bool
+    gang_scheduler: GangSchedulerKind
+    gang_scheduler_name: str
+    lease_name: str
+    #: Empty if it is unknown.
+    lease_namespace: str
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:
@@ -59,7 +40,14 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--version", action="version", version=f"tfcluster-operator {__version__}")
     scope = parser.add_mutually_exclusive_group(required=True)
-    scope.add_argument("--namespace", action="append", default=[], help="watch this namespace; can be repeated")
+    scope.add_argument(
+        "--namespace",
+        dest="namespaces",
+        metavar="NAMESPACE",
+        action="append",
+        default=[],
+        help="watch this namespace; can be repeated",
+    )
     scope.add_argument("--all-namespaces", action="store_true", help="watch all namespaces")
     parser.add_argument(
         "--health-port", type=int, default=8080, help="port of /healthz and /readyz, 0 for none (default 8080)"
@@ -88,27 +76,20 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(arguments, Settings())
     if options.metrics_port == options.health_port != 0:
         parser.error("--metrics-port and --health-port must differ")
-    if not all(options.namespace):
+    if not all(options.namespaces):
         # For the API server an empty name means all namespaces.
         parser.error("--namespace needs a name: use --all-namespaces for all of them")
-    lease_namespace = options.lease_namespace or _own_namespace()
-    if options.leader_election and not lease_namespace:
+    options.namespaces = tuple(options.namespaces)
+    options.lease_namespace = options.lease_namespace or _own_namespace()
+    if options.leader_election is None:
+        options.leader_election = bool(options.lease_namespace)
+    if options.leader_election and not options.lease_namespace:
         parser.error("--leader-election needs --lease-namespace outside of a pod")
-    return Settings(
-        namespaces=tuple(options.namespace),
-        health_port=options.health_port,
-        log_level=options.log_level,
-        metrics_port=options.metrics_port,
-        log_format=options.log_format,
-        leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
-        gang_scheduler=options.gang_scheduler,
-        gang_scheduler_name=options.gang_scheduler_name,
-        lease_name=options.lease_name,
-        lease_namespace=lease_namespace,
-    )
+    del options.all_namespaces
+    return options
 
 
 def _own_namespace() -> str:

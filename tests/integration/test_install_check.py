@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from support.rbac import INSTALL_CHECK_RULES, grant
 from support.world import World
 
 from tfcluster_operator import install_check
+from tfcluster_operator.install_check import CheckFailedError
+from tfcluster_operator.kube import connection
 
 NAME = "tfcluster-install-check"
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 READ_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
-Check = Callable[..., int]
+Check = Callable[..., None]
 
 
 @pytest.fixture
@@ -28,13 +32,13 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
     (tmp_path / "token").write_text(token["status"]["token"], encoding="ascii")
     (tmp_path / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
 
-    def run(rules: Sequence[Object] = (), *, seconds: int = 30, lease: str = "", also: str = "") -> int:
+    def run(rules: Sequence[Object] = (), *, seconds: int = 30, lease: str = "", also: Sequence[str] = ()) -> None:
         tester = f"system:serviceaccount:{world.namespace}:tester"
         grant(world.objects, tester, world.namespace, rules or INSTALL_CHECK_RULES)
-        place = ["--namespace", world.namespace, "--server", control_plane.api.server]
-        place += ["--lease", f"{world.namespace}/{lease}"] if lease else []
-        place += ["--namespace", also] if also else []
-        return install_check.main([*place, "--credentials", str(tmp_path), "--seconds", str(seconds)])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        access = connection.Access(control_plane.api.server, context, account=tmp_path)
+        lease = f"{world.namespace}/{lease}" if lease else ""
+        asyncio.run(install_check.check(access, [world.namespace, *also], lease, seconds=seconds))
 
     return run
 
@@ -44,25 +48,25 @@ def test_check_reports_if_an_operator_runs_and_cleans_up(check: Check, operator,
     mark = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
     world.apply(tfcluster(NAME).metadata(labels=mark).spec(suspend=True).job("worker").build())
     for _ in range(2):
-        assert check() == 0
+        check()
         assert "an operator works" in capsys.readouterr().out
         assert (world.pods(), world.get(TFCLUSTERS, NAME)) == ({}, None)
     operator.stop()
-    assert check(seconds=2) == 1
-    assert "no operator has looked" in capsys.readouterr().err
+    with pytest.raises(CheckFailedError, match="no operator has looked"):
+        check(seconds=2)
     assert world.get(TFCLUSTERS, NAME) is None
 
 
-def test_check_fails_without_permission_to_create_a_cluster(check: Check, operator, capsys):  # noqa: ARG001 - it must run
-    assert check(INSTALL_CHECK_RULES[1:]) == 1
-    assert "cannot create resource" in capsys.readouterr().err
+def test_check_fails_without_permission_to_create_a_cluster(check: Check, operator):  # noqa: ARG001 - it must run
+    with pytest.raises(CheckFailedError, match="cannot create resource"):
+        check(INSTALL_CHECK_RULES[1:], seconds=2)
 
 
-def test_cluster_of_that_name_is_left_alone(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
+def test_cluster_of_that_name_is_left_alone(check: Check, operator, world: World):  # noqa: ARG001 - it must run
     world.launch(NAME, {"worker": {}}, suspend=True)
     uid = world.cluster(NAME)["metadata"]["uid"]
-    assert check() == 1
-    assert "no check has made" in capsys.readouterr().err
+    with pytest.raises(CheckFailedError, match="was not created by this check"):
+        check()
     assert world.cluster(NAME)["metadata"]["uid"] == uid
 
 
@@ -71,7 +75,7 @@ def test_leader_of_the_release_passes(check: Check, control_plane, world: World,
     election = ("--leader-election", "--lease-namespace", world.namespace, "--lease-name", "own")
     process.start(arguments=("--namespace", world.namespace, *election))
     try:
-        assert check([*INSTALL_CHECK_RULES, READ_LEASES], lease="own") == 0
+        check([*INSTALL_CHECK_RULES, READ_LEASES], lease="own")
         holder = world.objects.get(LEASES, world.namespace, "own")["spec"]["holderIdentity"]
     finally:
         process.kill()
@@ -79,11 +83,11 @@ def test_leader_of_the_release_passes(check: Check, control_plane, world: World,
 
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": "dead", "renewTime": "2199-01-01T00:00:00.000000Z"}])
-def test_operator_of_another_release_does_not_pass_for_ours(check: Check, operator, world: World, capsys, spec):  # noqa: ARG001 - another release's
+def test_operator_of_another_release_does_not_pass_for_ours(check: Check, operator, world: World, spec):  # noqa: ARG001 - another release's
     """Without a holder that renews the release's Lease, the check fails, although another operator responds."""
     world.objects.create(LEASES, world.namespace, {"metadata": {"name": "own"}, "spec": spec})
-    assert check([*INSTALL_CHECK_RULES, READ_LEASES], seconds=4, lease="own") == 1
-    assert "no operator of this release leads" in capsys.readouterr().err
+    with pytest.raises(CheckFailedError, match="no operator of this release leads"):
+        check([*INSTALL_CHECK_RULES, READ_LEASES], seconds=4, lease="own")
 
 
 def test_every_namespace_is_looked_at(check: Check, control_plane, world: World, tmp_path: Path, capsys):
@@ -93,11 +97,9 @@ def test_every_namespace_is_looked_at(check: Check, control_plane, world: World,
     other = f"{world.namespace}-other"
     world.objects.create(NAMESPACES, "", {"metadata": {"name": other}})
     try:
-        assert check(seconds=4, also=other) == 1
+        with pytest.raises(CheckFailedError, match=f"no TFCluster can be created in namespace {other}"):
+            check(seconds=4, also=[other])
     finally:
         process.kill()
         world.objects.delete(NAMESPACES, "", other)
-    answer = capsys.readouterr()
-    assert f"works in namespace {world.namespace}\n" in answer.out
-    assert "a TFCluster was rejected" in answer.err
-    assert other in answer.err
+    assert f"works in namespace {world.namespace}\n" in capsys.readouterr().out

@@ -14,9 +14,8 @@ from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.election import Election, Lease, Timing
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive

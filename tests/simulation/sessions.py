@@ -86,11 +86,11 @@ def _passing(middleware: Middleware, handler: Handler) -> Handler:
 
 def install() -> None:
     """Replace the borrowing of an in-memory session; real sessions are lent as before."""
-    lend = connection.borrow_session
+    opened = connection.open_session
 
-    def borrow(access: connection.Access, lender: Any, *middlewares: Any) -> Any:
+    def open_session(access: connection.Access, *middlewares: Any, lender: Any = None) -> Any:
         if isinstance(lender, MemorySession):
             return BorrowedSession(lender, *middlewares)
-        return lend(access, lender, *middlewares)
+        return opened(access, *middlewares, lender=lender)
 
-    connection.borrow_session = borrow
+    connection.open_session = open_session

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from msgspec.structs import replace
 from unit.async_tests import AsyncTest, within
 
 from tfcluster_operator.kube import errors

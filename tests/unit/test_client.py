@@ -13,10 +13,9 @@ from unit.async_tests import virtual
 from unit.in_memory import NOW
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import AdaptiveLimiter, Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.informer import Informer
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.kinds import KINDS
 

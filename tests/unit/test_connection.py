@@ -46,7 +46,7 @@ def test_a_borrowed_session_leaves_the_lenders_connections_open():
         server = SmallServer()
         access = connection.Access(server.url)
         async with server, connection.open_session(access) as session:
-            async with connection.borrow_session(access, session) as borrowed:
+            async with connection.open_session(access, lender=session) as borrowed:
                 await borrowed.get(server.url + "/api")
             assert (await session.get(server.url + "/api")).status == 200
 

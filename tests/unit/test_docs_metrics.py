@@ -8,16 +8,14 @@ import aiohttp
 import pytest
 from support.metrics import OPEN, Scrape, documented, families
 
-from tfcluster_operator.kube import http
-from tfcluster_operator.kube.metrics import NO_CODE, VERBS, WATCHED, Figures, Metrics
+from tfcluster_operator.kube.metrics import NO_CODE, VERBS, Figures, Metrics, serve_metrics
 
 
 @pytest.fixture
 def leader() -> Metrics:
     metrics = Metrics()
     metrics.figures = Figures
-    metrics.leads = lambda: True
-    metrics.silences = lambda: dict.fromkeys(WATCHED, 0.5)
+    metrics.leader.set(1)
     metrics.api_requests.labels("get", "200").inc()
     return metrics
 
@@ -47,7 +45,7 @@ def test_verbs_are_closed():
 def test_a_standby_counts_no_cluster_twice(leader):
     """A standby exports the gauges of TFClusters and of the queue without samples."""
     leader.figures = lambda: None
-    leader.leads = lambda: False
+    leader.leader.set(0)
     text, leaders = told(leader), documented()
     samples = Scrape(text)
     from_the_leader = {
@@ -79,7 +77,7 @@ def test_figures_are_exposed_as_metrics(leader):
         queue_depth=6,
         queue_oldest=7.5,
     )
-    leader.waiting = lambda: 8
+    leader.requests_waiting.set(8)
     found = Scrape(told(leader))
     assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
     assert found.not_zero("tfcluster_clusters_not_ready") == {("Rejected",): 2}
@@ -117,7 +115,7 @@ def test_prometheus_gets_the_format_that_it_asks_for(leader, case):
     accept, content_type = case
 
     async def run() -> None:
-        runner = await http.serve_metrics(0, leader)
+        runner = await serve_metrics(0, leader)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"

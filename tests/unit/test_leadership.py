@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from unit.election_world import TIMING, Candidate, World, among, led, now, until_leads
 
 from tfcluster_operator.kube import errors

@@ -9,7 +9,7 @@ import pytest
 from support.virtual_time import run_in_virtual_time
 from unit.async_tests import virtual
 
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.client import AdaptiveLimiter
 
 
 @pytest.fixture(autouse=True)

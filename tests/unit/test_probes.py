@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
-from tfcluster_operator.kube import http
+from tfcluster_operator.kube.metrics import serve_probes
 
 
 @dataclass
@@ -25,11 +25,11 @@ def listed(what: str, *, there: bool = True, refused: str = "") -> Listed:
     return source
 
 
-def ask(path: str, readiness: http.Readiness, *, seconds: float = 1e9) -> tuple[int, str]:
+def ask(path: str, clusters: list[Listed], children: list[Listed], *, seconds: float = 1e9) -> tuple[int, str]:
     async def run() -> tuple[int, str]:
         parts = [asyncio.create_task(asyncio.sleep(seconds), name="engine")]
         await asyncio.sleep(0)
-        runner = await http.serve_probes(0, readiness, lambda: parts)
+        runner = await serve_probes(0, clusters, children, lambda: "standby", parts)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         try:
@@ -76,11 +76,11 @@ CASES = {
 def test_readiness_names_what_is_missing(case):
     """/readyz needs each list complete or rejected, and the kind in some namespace; its text names what is missing."""
     clusters, children, status, text = case
-    assert ask("readyz", http.Readiness(clusters, children, lambda: "standby")) == (status, text)
+    assert ask("readyz", clusters, children) == (status, text)
 
 
 def test_health_is_of_the_process_alone():
     """/healthz is 200 while every part runs, independent of the API server; 503 names the part that ended."""
-    unready = http.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
-    assert ask("healthz", unready) == (200, "every part runs\n")
-    assert ask("healthz", unready, seconds=0) == (503, "ended: engine\n")
+    unready = [listed("tfclusters in a", there=False)]
+    assert ask("healthz", unready, []) == (200, "every part runs\n")
+    assert ask("healthz", unready, [], seconds=0) == (503, "ended: engine\n")

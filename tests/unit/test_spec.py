@@ -264,7 +264,7 @@ def test_spec_is_read_again_when_it_differs_whatever_its_generation():
         body = make_body({"worker": 1}, **spec)
         body["metadata"]["resourceVersion"] = str(version)
         assert parents.put(body)
-        return parse(parents.get(("default", "demo")) or {}, before=before)
+        return parse(parents.bodies[("default", "demo")], before=before)
 
     first = read(1, None)
     same = read(2, first)

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.engine.figures import figures_of
+from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
-from tfcluster_operator.engine.resolver_sweep import ResolverSweep
 from tfcluster_operator.engine.work_queue import WorkQueue
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
@@ -21,20 +20,21 @@ from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.store import Name, Stores
+from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import kinds_for
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
+from tfcluster_operator.report import tally
+from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
 
 _log = logging.getLogger(__name__)
 
 _CLUSTERS_AT_ONCE: Final = 32
+#: Another replica that led recently might have created its version's ConfigMap, but not yet the pods that mount it.
+_SWEEP_EVERY: Final = 3600.0
 
 
 class Engine:
-    """All components but kopf.
-
-    Each namespace (or all of them together) is a scope: its clusters are reconciled as soon as its lists are complete,
-    independently of the lists of other scopes.
-    """
+    """All components but kopf; a scope (a namespace, or all) is reconciled as soon as its own lists are complete."""
 
     def __init__(
         self,
@@ -45,76 +45,76 @@ class Engine:
         gang_scheduler: GangScheduler = KUBERNETES,
         metrics: Metrics | None = None,
     ) -> None:
-        self._clock = client.clock
+        self._wall = client.clock.wall
         journal = Journal(metrics or Metrics(), client.clock.elapsed)
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
+        kinds = kinds_for(gang_scheduler)
+        self._executor = Executor(client, self._stores, archive, kinds)
+        self._resolver = naming.resolver_name(archive.digest)
         self._reconciler = Reconciler(
-            client,
-            self._parents,
-            self._stores,
-            archive,
-            gang_scheduler=gang_scheduler,
-            journal=journal,
+            client, self._parents, self._stores, self._executor, journal=journal, gang_scheduler=gang_scheduler
         )
-        executor = Executor(client, self._stores, archive)
-        self._sweep = ResolverSweep(self._parents, self._stores, executor, naming.resolver_name(archive.digest))
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
-        resources = kinds_for(gang_scheduler).values()
-        self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
-            scope: tuple(
-                Informer(client, one, self._stores.of[one.name], scope) for one in resources if not one.cluster_wide
-            )
-            for scope in tuple(namespaces) or (None,)
-        }
-        self._cluster_wide = tuple(
-            Informer(client, one, self._stores.of[one.name], None) for one in resources if one.cluster_wide
-        )
+        self._scopes: Sequence[str | None] = namespaces or [None]
+        self.informers = [
+            Informer(client, kind, self._stores.of[kind.name], scope)
+            for kind in kinds.values()
+            for scope in ([None] if kind.cluster_wide else self._scopes)
+        ]
         self._synced: set[str | None] = set()
 
-    @property
-    def informers(self) -> tuple[Informer, ...]:
-        """The watches of every scope, and of cluster-wide kinds."""
-        return (*(informer for scope in self._scopes.values() for informer in scope), *self._cluster_wide)
-
     def figures(self) -> Figures:
-        """Return the figures of all clusters and of the queue; only a leader keeps them up to date."""
-        return figures_of(self._parents, self._reconciler.report_of, self._queue.overdue(), self._clock.wall())
+        """Compute the gauges, which only a leader keeps up to date: a few look-ups per cluster, and none per pod."""
+        # Times from the API server or an earlier operator can be in the future, so the oldest ones begin at 0.
+        found, now = Figures(*self._queue.overdue()), self._wall()
+        for key, body in self._parents.bodies.items():
+            if not is_ours(body):
+                continue
+            status, account = self._reconciler.report_of(key)
+            told = by_type(status)
+            found.conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in CONDITION_TYPES)
+            match tally.waiting(body, status, account.placed_at):
+                case tally.Waiting(reason, since) if reason in WAITS:
+                    found.waiting[reason,] += 1
+                    found.waiting_oldest[reason,] = max(found.waiting_oldest.get((reason,), 0.0), now - since)
+                case tally.Waiting(reason, since):
+                    found.not_ready[reason,] += 1
+                    found.not_ready_oldest = max(found.not_ready_oldest, now - since)
+            if (late_since := tally.undelivered_since(body, told)) is not None:
+                found.undelivered_oldest = max(found.undelivered_oldest, now - late_since)
+            found.tasks.update(account.tasks)
+        return found
 
     async def run(self, lead: asyncio.Event) -> None:
-        """Run forever: fill the caches immediately, and reconcile clusters while this replica leads.
-
-        A scope is not reconciled before its lists are complete: objects would seem to be missing.
-        """
+        """Run forever: fill the caches immediately, and reconcile clusters while this replica leads."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for informer in self._cluster_wide:
+                for informer in self.informers:
                     tasks.create_task(informer.run())
-                for scope, informers in self._scopes.items():
-                    for informer in informers:
-                        tasks.create_task(informer.run())
+                for scope in self._scopes:
                     tasks.create_task(self._open(scope))
                 await lead.wait()
                 tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
-                tasks.create_task(self._sweep.run(lambda namespace: self._scope_of((namespace, "")) in self._synced))
+                tasks.create_task(self._sweep())
         except* errors.HistoryLostError as lost:
             raise lost.exceptions[0] from None
 
     async def _open(self, scope: str | None) -> None:
-        for informer in (*self._scopes[scope], *self._cluster_wide):
-            await informer.synced.wait()
+        for informer in self.informers:
+            if informer.namespace in {scope, None}:
+                await informer.synced.wait()
         _log.info("the lists of %s are in", f"namespace {scope}" if scope else "all namespaces")
         self._synced.add(scope)
-        for key in self._parents.known():
-            if self._scope_of(key) == scope:
+        for key in self._parents.bodies:
+            if self._scope_of(key[0]) == scope:
                 self._queue.mark(key, urgent=True)
 
-    def _scope_of(self, key: Key) -> str | None:
-        return key[0] if key[0] in self._scopes else None
+    def _scope_of(self, namespace: str) -> str | None:
+        return namespace if namespace in self._scopes else None
 
     async def _reconcile(self, key: Key) -> float | None:
-        scope = self._scope_of(key)
-        if scope not in self._synced:
+        if self._scope_of(key[0]) not in self._synced:
             return None  # objects that are not listed yet would seem to be missing
         return await self._reconciler.reconcile(key)
 
@@ -130,9 +130,9 @@ class Engine:
 
     def clusters_listed(self, namespace: str | None, counted: Census) -> None:
         """Process a list of the TFClusters: others that were known before were deleted while the watch was down."""
-        for key, uid in self._parents.known().items():
-            known = self._parents.version_of(key) <= counted.version
-            if known and uid not in counted.uids and namespace in {None, key[0]}:
+        for key, body in list(self._parents.bodies.items()):
+            uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
+            if version <= counted.version and uid not in counted.uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
                 self._remove(key, uid)
 
@@ -141,14 +141,43 @@ class Engine:
         self._queue.forget(key)
         self._queue.mark(key)
 
-    def _child_changed(self, owner_uid: str, labelled: Name, left: bool) -> None:
-        owner = self._parents.key_of(owner_uid)
-        if owner is not None:
+    def _child_changed(self, owner: Name, labelled: Name, left: bool) -> None:
+        if owner in self._parents.bodies:
             self._queue.mark(owner, ahead=left)
-        if labelled != owner and self._parents.get(labelled) is not None:
+        if labelled != owner and labelled in self._parents.bodies:
             self._queue.mark(labelled)
         if not labelled[1]:
             # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.
-            for key in self._parents.known():
+            for key in self._parents.bodies:
                 if key[0] == labelled[0]:
                     self._queue.mark(key)
+
+    async def _sweep(self) -> None:
+        """Delete, once an hour, the resolver ConfigMaps that pods no longer mount; all TFClusters share them."""
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY)
+            for copy in self._unneeded_copies():
+                # It might have become needed while another one was deleted.
+                if copy not in self._unneeded_copies():
+                    continue
+                name = f"{copy.meta.namespace}/{copy.meta.name}"
+                try:
+                    await self._executor.delete_copy(copy)
+                except errors.KubeError as error:
+                    _log.warning("ConfigMap %s stays, though no pod mounts it: %s", name, error)
+                else:
+                    _log.info("deleted ConfigMap %s: no pod mounts it", name)
+
+    def _unneeded_copies(self) -> list[ConfigMap]:
+        needing = {
+            namespace
+            for (namespace, _), body in self._parents.bodies.items()
+            if is_ours(body) and has_resolver_delivered(body) and "deletionTimestamp" not in body["metadata"]
+        }
+        mounted, found = self._stores.mounted_copies(), list[ConfigMap]()
+        for copy in self._stores.copies():
+            namespace, name = copy.meta.namespace, copy.meta.name
+            names = [name] if (namespace, name) in mounted else []
+            if self._scope_of(namespace) in self._synced:
+                found += unneeded([copy], mounted=names, current=self._resolver, needed=namespace in needing)
+        return found

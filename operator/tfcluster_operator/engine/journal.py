@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
@@ -78,11 +78,11 @@ class Journal:
         for failure in ledger.failures:
             role = tally.role_of(failure.task.rpartition("-")[0])
             self._metrics.task_failures.labels(role, tally.cause_of(failure)).inc()
-            tasks[_how(failure)].append(failure.task)
+            code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+            tasks[failure.reason + code].append(failure.task)
         words = events.few([f"{events.few(of)} failed: {how}" for how, of in tasks.items()], "; ")
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
-        failures, restarts = len(ledger.failures), ledger.restarts
-        _tell(cluster, words, reasons=why, failures=failures, restarts=restarts)
+        _tell(cluster, words, reasons=why, failures=len(ledger.failures), restarts=ledger.restarts)
 
     def carried_out(
         self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
@@ -108,28 +108,19 @@ class Journal:
 
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Log a written status: a verdict, a change of Ready."""
-        self.status_write("written")
         old, new = conditions.by_type(before), conditions.by_type(status)
         for kind in (SUCCEEDED, FAILED):
             verdict = new.get(kind, {})
             if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
                 self._metrics.finished.labels(verdict["reason"]).inc()
-        is_now, was = (
-            (of.get("status", ""), of.get("reason", "")) for of in (new.get("Ready", {}), old.get("Ready", {}))
-        )
-        if is_now != was:
-            _tell(cluster, f"Ready is {is_now[0]}: {is_now[1]}", reasons=[is_now[1]])
+        ready, earlier = new.get("Ready", {}), old.get("Ready", {})
+        if ready and any(ready[part] != earlier.get(part) for part in ("status", "reason")):
+            _tell(cluster, f"Ready is {ready['status']}: {ready['reason']}", reasons=[ready["reason"]])
 
-    def status_write(self, outcome: str) -> None:
-        """Count an attempt to write a status."""
-        self._metrics.status_writes.labels(outcome).inc()
-
-    def status_refused(self, cluster: TFCluster, words: str, *, again: bool) -> None:
-        """Log a status that the server rejected; a rejection that repeats is logged once."""
-        self.status_write("refused")
-        if not again:
-            message = f"the status cannot be written: {errors.masked(words)}"
-            _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REJECTED])
+    def status_refused(self, cluster: TFCluster, words: str) -> None:
+        """Log a status that the server rejected."""
+        message = f"the status cannot be written: {errors.masked(words)}"
+        _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REJECTED])
 
     def pass_ends(
         self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float
@@ -172,10 +163,6 @@ def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
             return reasons.RESTARTED_TOGETHER if any(together) else ""
         case _:
             return ""
-
-
-def _how(failure: LastRestart) -> str:
-    return failure.reason if failure.exit_code is None else f"{failure.reason}, exit code {failure.exit_code}"
 
 
 def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fields: Any) -> None:

@@ -6,14 +6,14 @@ Read this first.  Pure functions (packages life, plan and report) make every dec
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.gang_schedulers import GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse, with_status
 from tfcluster_operator.declaration.spec import TFCluster
@@ -24,7 +24,6 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
-from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.departures import rollout_of
@@ -32,9 +31,7 @@ from tfcluster_operator.life.queueing import Standing
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import Views, views_of
-from tfcluster_operator.objects.kinds import kinds_for
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
-from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Plan
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
 from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 from tfcluster_operator.plan.plan import plan
 from tfcluster_operator.plan.story import Holds
@@ -51,15 +48,13 @@ _LARGE: Final = 500
 #: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
 _TURNS: Final = 3
 
+#: The operator might not receive events of the name's holder, or of another object that was created under it.
+_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _REPLICAS: Final = attrgetter("replicas")
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """The state of a cluster between reconciles."""
-
     uid: str
     #: Set by an event of the TFCluster itself: until the first reconcile after it, the cluster is known to exist.
     heard_of: bool = True
@@ -89,19 +84,18 @@ class Reconciler:
         client: Client,
         parents: Parents,
         stores: Stores,
-        archive: ResolverArchive,
+        executor: Executor,
         *,
-        gang_scheduler: GangScheduler = KUBERNETES,
-        journal: Journal | None = None,
+        journal: Journal,
+        gang_scheduler: GangScheduler,
     ) -> None:
-        self._journal = journal or Journal(Metrics(), client.clock.elapsed)
-        self._client = client
+        self._journal = journal
         self._parents = parents
         self._stores = stores
         self._statuses = StatusWriter(client, parents, self._journal)
-        self._executor = Executor(client, stores, archive, kinds_for(gang_scheduler))
+        self._executor = executor
         self._gang_scheduler = gang_scheduler
-        self._clock = client.clock.wall
+        self._clock, self._elapsed = client.clock.wall, client.clock.elapsed
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> bool:
@@ -111,20 +105,18 @@ class Reconciler:
             self._stores.blocking.pop("" if memory is None else memory.uid, None)
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
-        body = self._parents.get(key)
-        return body is not None and memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
+        body = self._parents.bodies.get(key)
+        return body is not None and memory.account.hear(body["metadata"]["generation"], self._elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
         """Return the newest status of a cluster, written or not, and the journal's state of it."""
-        memory = self._memories.get(key)
-        if memory is None:
-            return self._parents.status_of(key), Account()
+        memory = self._memories.get(key) or _Memory(uid="")
         pending = memory.unwritten.pending
         return self._parents.status_of(key) if pending is None else pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one cluster; return the seconds until the next reconcile, or None if events are sufficient."""
-        body = self._parents.get(key)
+        body = self._parents.bodies.get(key)
         if body is None or not is_ours(body):
             if (memory := self._memories.pop(key, None)) is not None:
                 self._stores.blocking.pop(memory.uid, None)
@@ -141,11 +133,13 @@ class Reconciler:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             memory.account.tasks = {}
-            return await self._report_invalid(key, body, error, memory)
+            empty, now = _without_jobs(body), self._clock()
+            status = invalid_status(empty.status, generation=empty.generation, problems=error.problems, now=now)
+            return await self._statuses.report(empty, status, memory.unwritten)
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
-            return await self._statuses.report(key, cluster, status, memory.unwritten)
+            return await self._statuses.report(cluster, status, memory.unwritten)
         known = fields_told(cluster.status) if memory.declared is None else memory.edited
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
         memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
@@ -171,10 +165,9 @@ class Reconciler:
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
         changed = _outdated_by(roster, known, memory.edited)
-        closed, unwritten = [], False
+        closed, unwritten = set[Gate](), False
         entered = enter_deletions(roster, known, planned.actions)
-        first = entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock())
-        if first:
+        if entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock()):
             # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
             known = entered
             try:
@@ -188,43 +181,38 @@ class Reconciler:
             except errors.ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
-                    closed.append(EVIDENCE)
+                    closed.add(EVIDENCE)
         # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
         if not known_to_exist and (again := await self._parents.when_leaving(key, cluster.uid)) is not None:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
-        outcome = await self._executor.carry_out(
-            planned, roster.cluster, closed=closed, wanted=lambda: self._parents.wants_children(key, cluster.uid)
-        )
+        wanted = partial(self._parents.wants_children, key, cluster.uid)
+        outcome = await self._executor.carry_out(planned, roster.cluster, closed, wanted)
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
-        passed = (step.gate for step in outcome.done)
-        memory.holds = memory.holds.after(outcome.refused, passed, done, now)
+        memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
         if any(isinstance(action, Delete) and action.kind == naming.KIND for action in done):
             await self._statuses.post_events(cluster, done)
             return None
         known = enter_done(roster, known, done)
         # Quota admitted in the meantime is for the next reconcile: these views and this ledger do not include it.
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
-        doubts = tuple(memory.holds.doubts(now))
-        refused = memory.holds.told(outcome.refused)
-        findings = (*planned.findings, *refused, *(hold.finding for hold in doubts))
+        doubts = (hold.finding for hold in memory.holds.doubts(now))
+        findings = (*planned.findings, *memory.holds.told(outcome.refused), *doubts)
         status = _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
-        due = await self._statuses.report(key, cluster, status, memory.unwritten, done=done, changed=changed.values())
-        _demand_another_pass(planned, outcome, unwritten=unwritten)
-        stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
-        waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
-        waits = (*waits, *(hold.pause for hold in doubts))
-        # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
-        blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
-        at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None
-        return min(
-            (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
-        )
+        memory.unwritten.untold += done
+        memory.unwritten.changed.update(changed.values())
+        due = await self._statuses.report(cluster, status, memory.unwritten)
+        if outcome.cut_off or unwritten:
+            raise RetryLater(outcome.cut_off or "the status could not be written")
+        if planned.partial and done and not outcome.refused and not outcome.again:
+            raise NextPart
+        waits = (due, stuck, blocked, *_waits(planned, outcome, memory.holds, now))
+        return min((one for one in waits if one is not None), default=None)
 
-    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
-        """Classify what exists; return whether a pod should be deleted and is not."""
+    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, float | None]:
+        """Classify what exists; return also when to look again, if a pod should be deleted and is not."""
         roster, now = await self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
@@ -233,7 +221,7 @@ class Reconciler:
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await self._executor.look_at("Pod", pod.meta.name, cluster)
             roster = await self._call_roll(cluster, memory, roster.standing)
-        return roster, bool(stuck)
+        return roster, _LOOK_AT_STUCK_AGAIN if stuck else None
 
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
         """Update the ledger and build the plan; others run between the parts of a large cluster's reconcile."""
@@ -255,7 +243,7 @@ class Reconciler:
         changes, known = self._stores.changes, memory.roll
         if known is not None and known.declared is cluster and memory.rolled_at == changes:
             return known
-        resolver = self._executor.resolver_of(cluster)
+        resolver = self._executor.archive.delivered_to(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
         await _breathe(cluster)
         roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
@@ -263,35 +251,28 @@ class Reconciler:
         memory.roll, memory.rolled_at = roster, changes
         return roster
 
-    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
-        """Look again, now and then, at others' objects that hold our names; return whether there are any."""
+    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> float | None:
+        """Look again, now and then, at others' objects that hold our names; return when to look again, if any do."""
         now, blocking = self._clock(), self._stores.blocking.get(cluster.uid, {})
         if blocking and now - memory.looked_at_blocked >= _LOOK_AGAIN:
             memory.looked_at_blocked = now
             for kind, name in list(blocking):
                 await self._executor.look_at(kind, name, cluster)
-        return bool(blocking)
-
-    async def _report_invalid(
-        self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
-    ) -> float | None:
-        metadata, before = body["metadata"], body.get("status") or {}
-        status = invalid_status(before, generation=metadata["generation"], problems=error.problems, now=self._clock())
-        identity = TFCluster(
-            name=metadata["name"],
-            namespace=metadata["namespace"],
-            uid=metadata["uid"],
-            generation=metadata["generation"],
-            deleting=False,
-            suspend=False,
-            jobs=(),
-            status=before,
-        )
-        return await self._statuses.report(key, identity, status, memory.unwritten)
+        return _LOOK_AGAIN if blocking else None
 
 
-#: The operator might not receive events of the name's holder, or of another object that was created under it.
-_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
+def _without_jobs(body: Mapping[str, Any]) -> TFCluster:
+    metadata = body["metadata"]
+    return TFCluster(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        generation=metadata["generation"],
+        deleting=False,
+        suspend=False,
+        jobs=(),
+        status=body.get("status") or {},
+    )
 
 
 def _is_large(cluster: TFCluster) -> bool:
@@ -305,12 +286,7 @@ async def _breathe(cluster: TFCluster) -> None:
 
 
 def _status_of(  # noqa: PLR0917 - as the function that it calls
-    roster: Roster,
-    known: Ledger,
-    planned: Plan,
-    findings: Sequence[Finding],
-    now: float,
-    changed: Mapping[str, str],
+    roster: Roster, known: Ledger, planned: Plan, findings: Sequence[Finding], now: float, changed: Mapping[str, str]
 ) -> dict[str, Any]:
     main = [one for one in findings if planned.holds_up_tasks(one)]
     aside = [one for one in findings if not planned.holds_up_tasks(one)]
@@ -325,16 +301,13 @@ def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> di
     return {name: edited[name] for name in outdated}
 
 
-def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
-    """Raise the exception for the queue after an incomplete reconcile: retry later, or continue with the next part."""
-    if outcome.cut_off or unwritten:
-        raise RetryLater(outcome.cut_off or "the status could not be written")
-    if planned.partial and outcome.actions and not outcome.refused and not outcome.again:
-        raise NextPart
-
-
-def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:
-    """Return the seconds until each gate that was closed in a reconcile is tried again."""
-    for gate in outcome.refused:
-        if (hold := memory.holds.gates.get(gate)) is not None:
-            yield hold.until - now
+def _waits(planned: Plan, outcome: Outcome, holds: Holds, now: float) -> Iterator[float | None]:
+    """Yield the seconds until each time when a reconcile is worthwhile."""
+    yield planned.wake_after
+    yield from (hold.until - now for gate, hold in holds.gates.items() if gate in outcome.refused)
+    yield from (hold.pause for hold in holds.doubts(now))
+    # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
+    if any(finding.reason in _TAKEN for finding in planned.findings):
+        yield _LOOK_AGAIN
+    if outcome.again or (planned.partial and outcome.actions):
+        yield 0.0

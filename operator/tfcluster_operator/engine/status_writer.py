@@ -13,7 +13,7 @@ from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.plan.actions import Action
-from tfcluster_operator.report.conditions import WAITS
+from tfcluster_operator.report.conditions import GRAVITY, WAITS
 from tfcluster_operator.report.status import is_starting, was_ready
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
@@ -31,24 +31,13 @@ WARNINGS: Final = (
 )
 #: Direct consequences of actions that other Events report already.
 UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
-#: Reasons of conditions that are posted as Events, too.
-OBSTACLES: Final = (
-    reasons.INVALID_SPEC,
-    reasons.VIEW_TOO_LARGE,
-    reasons.TF_CONFIG_TOO_LARGE,
-    reasons.NAME_TAKEN,
-    reasons.RESOLVER_UNTRUSTED,
-    reasons.REJECTED,
-    reasons.REQUEST_FAILED,
-    reasons.QUEUE_UNAVAILABLE,
-    reasons.WAITING_FOR_QUOTA,
-    reasons.WAITING_FOR_GANG,
-    reasons.GANG_TIMEOUT,
-    reasons.CONFLICTING_WRITES,
-    reasons.WAITING_FOR_PREDECESSOR,
-    reasons.STUCK_TERMINATING,
-    reasons.ROLLOUT_STALLED,
-)
+#: Reasons of Ready and UpToDate that are posted as Events, too.
+OBSTACLES: Final = frozenset({*GRAVITY, reasons.GANG_TIMEOUT, reasons.ROLLOUT_STALLED}) - {
+    reasons.BACKING_OFF,
+    reasons.GANG_UNAVAILABLE,
+    reasons.TASKS_NOT_READY,
+    reasons.WAITING_FOR_JOB,
+}
 
 
 @dataclass(slots=True)
@@ -76,24 +65,13 @@ class StatusWriter:
         self._client, self._parents, self._journal = client, parents, journal
         self._clock = client.clock.wall
 
-    async def report(
-        self,
-        key: Key,
-        cluster: TFCluster,
-        status: Mapping[str, Any],
-        unwritten: Unwritten,
-        *,
-        done: Iterable[Action] = (),
-        changed: Iterable[str] = (),
-    ) -> float | None:
+    async def report(self, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten) -> float | None:
         """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
-        unwritten.untold += done
-        unwritten.changed.update(changed)
+        key = cluster.namespace, cluster.name
         if self._parents.status_of(key) != status:
-            if (due_in := self._due_in(key, status, unwritten)) > 0:
-                unwritten.pending = status
-                return due_in
             unwritten.pending = status
+            if (due_in := self._due_in(key, status, unwritten)) > 0:
+                return due_in
             if (again := await self.write(key, cluster, status, unwritten)) is not None:
                 return again
         unwritten.pending = unwritten.told_by = None
@@ -127,28 +105,21 @@ class StatusWriter:
         before = self._parents.status_of(key)
         unwritten.written_at = self._clock()
         try:
-            change = _merge_patch(before, status)
-            unwritten.version = await self._parents.write_status(
-                key, cluster.uid, unwritten.version, change, urgent=urgent
-            )
+            change, version = _merge_patch(before, status), unwritten.version
+            unwritten.version = await self._parents.write_status(key, cluster.uid, version, change, urgent=urgent)
         except errors.NotFoundError:
-            self._journal.status_write("gone")
             again = await self._parents.when_leaving(key, cluster.uid)
             return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
-            self._journal.status_write("conflict")
             # The spec or a condition was changed in the meantime: read that first.
             return await self._parents.read_again(key, cluster.uid)
-        except errors.UnreachableError:
-            self._journal.status_write("unanswered")
-            raise
         except errors.ApiError as error:
-            self._journal.status_refused(cluster, str(error), again=str(error) == unwritten.refusal)
             if str(error) != unwritten.refusal:
-                # While the status cannot be written, only an Event can report this.
+                # While the status cannot be written, only the log and an Event can report this.
                 unwritten.refusal = str(error)
+                self._journal.status_refused(cluster, str(error))
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
-                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
+                await events.emit(self._client, cluster, reasons.REJECTED, message, warning=True)
             raise
         self._journal.written(cluster, before, status)
         unwritten.pending, unwritten.refusal, unwritten.told_by = None, "", None
@@ -158,8 +129,7 @@ class StatusWriter:
     async def post_events(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
         """Post an Event for each reason of what was done."""
         for reason, message in events.told([action for action in done if action.reason not in UNTOLD], changed):
-            severity: events.Severity = "Warning" if reason in WARNINGS else "Normal"
-            await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
+            await events.emit(self._client, cluster, reason, message, warning=reason in WARNINGS)
 
     async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Post an Event for each obstacle and each verdict that was not there before."""
@@ -169,9 +139,8 @@ class StatusWriter:
             verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
             obstacle = reason in OBSTACLES and kind in {"Ready", "UpToDate"}
             if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
-                fine = kind == ledger.SUCCEEDED or reason in WAITS
-                severity: events.Severity = "Normal" if fine else "Warning"
-                await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
+                warning = kind != ledger.SUCCEEDED and reason not in WAITS
+                await events.emit(self._client, cluster, reason, condition["message"], warning=warning)
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

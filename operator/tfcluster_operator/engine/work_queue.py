@@ -1,17 +1,13 @@
 """The keyed work queue: one worker at a time processes a key, however often it was marked.
 
-A key can be marked now or for later; the earlier mark wins.  Between two reconciles of one key is a rest that grows
-with the duration of the last one, so that a thousand pod events do not cause a thousand reconciles of a thousand pods;
-an urgent mark (the user edited the TFCluster) skips the rest.  A failed reconcile is retried with growing back-off.
-
-If many keys wait, those with something to create (declared or lost) come before those with only something to report,
-except for every eighth reconcile.
+The earlier of two marks wins.  Between two reconciles of a key is a rest that grows with the duration of the last one,
+so that a thousand pod events do not cause a thousand reconciles of a thousand pods; an urgent mark (an edit) skips it.
+If many keys wait, those with something to create come before those with only something to report.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import random
@@ -137,10 +133,7 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             wait = None if soonest == _NEVER else soonest - now
-            # Not wait_for(): on Python 3.11 it loses a cancellation that arrives together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
+            await clocks.is_set(self._wake, wait)
 
     def _due_at(self, ahead: bool) -> float:
         """Return when the first key of an order is due, without those that were marked again since."""
@@ -154,10 +147,8 @@ class WorkQueue(Generic[Key]):
         after: float | None
         try:
             after = await self._work(key)
-            self._failures.pop(key, None)
         except NextPart:
             after, goes_on = 0.0, True
-            self._failures.pop(key, None)
         except RetryLater as wish:
             outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
             # In an outage every cluster fails every few seconds: log it once for each.
@@ -166,6 +157,8 @@ class WorkQueue(Generic[Key]):
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
             outcome, after = "failed", self._pause(key, _LONGEST_PAUSE)
             _log.exception("the pass failed", extra=_fields(key))
+        if outcome == "done":
+            self._failures.pop(key, None)
         ended = self._clock()
         self._took(ended - began, outcome)
         rest = min(_LONGEST_REST, (ended - began) * _REST)

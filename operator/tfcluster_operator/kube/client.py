@@ -9,7 +9,9 @@ answer, a rejection by name, or UnreachableError.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import aiohttp
@@ -17,23 +19,91 @@ import msgspec
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 3.0
+#: For how many seconds a request is retried.
+_READ_PATIENCE: Final = 20.0
+_WRITE_PATIENCE: Final = 3.0
 #: The status codes of an overloaded or disconnected server, which are retried.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
+#: The window shrinks by three tenths after a rejection, at most this often in seconds; holds; and then grows slowly.
+_SHRINK: Final = 0.7
+_SHRINK_AT_MOST_EVERY: Final = 0.1
+_HOLD: Final = 0.5
+_CLIMB: Final = 0.05
+_FLOOR: Final = 2.0
+#: More connections slow a client down.
+_CEILING: Final = 32.0
+
+
+class AdaptiveLimiter:
+    """The number of concurrent requests: a window that grows with each answer, and shrinks when the server answers 429.
+
+    Waiting requests are served in order, so no cluster starves; reports (status, events) wait while any request that
+    builds a cluster waits.
+    """
+
+    def __init__(self, *, start: float = 8.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed) -> None:
+        self._elapsed = elapsed
+        self._window = start
+        self._under_way = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting_to_report: deque[asyncio.Future[None]] = deque()
+        self._throttled_at = float("-inf")
+
+    @asynccontextmanager
+    async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
+        """Hold one place in the window for one request."""
+        if self._waiting or self._waiting_to_report or self._under_way >= int(self._window):
+            turn = asyncio.get_running_loop().create_future()
+            (self._waiting if urgent else self._waiting_to_report).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._under_way -= 1
+                    self._admit()
+                raise
+        else:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._admit()
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting requests."""
+        return len(self._waiting) + len(self._waiting_to_report)
+
+    def answered(self) -> None:
+        """Note that the server kept up with a request."""
+        if self._throttled_at == float("-inf"):
+            self._window = min(_CEILING, self._window + 1.0)
+        elif self._elapsed() - self._throttled_at > _HOLD:
+            self._window = min(_CEILING, self._window + _CLIMB)
+
+    def throttled(self) -> None:
+        """Note that the server rejected a request because it had too many."""
+        now = self._elapsed()
+        if now - self._throttled_at > _SHRINK_AT_MOST_EVERY:
+            self._window = max(_FLOOR, self._window * _SHRINK)
+            self._throttled_at = now
+
+    def _admit(self) -> None:
+        while (queue := self._waiting or self._waiting_to_report) and self._under_way < int(self._window):
+            turn = queue.popleft()
+            if not turn.done():
+                self._under_way += 1
+                turn.set_result(None)
 
 
 class Client:
-    """Requests to one API server, which are retried for ``patience`` seconds (writes for ``write_patience``).
-
-    ``fence`` is called before each write is sent; it raises NotLeadingError if another replica might lead by now.
-    """
+    """Requests to one API server; ``fence`` raises NotLeadingError before a write if another replica might lead."""
 
     def __init__(
         self,
@@ -41,8 +111,7 @@ class Client:
         server: str,
         limiter: AdaptiveLimiter,
         *,
-        patience: float = 20.0,
-        write_patience: float = 3.0,
+        patience: float | None = None,
         fence: Callable[[], None] | None = None,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
@@ -51,13 +120,12 @@ class Client:
         self._server = server.rstrip("/")
         self._limiter = limiter
         self._patience = patience
-        self._write_patience = write_patience
         self._fence = fence
 
     @classmethod
     def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
         """Return a client that sends each request once and without a limit, for callers with their own timing."""
-        return cls(session, server, AdaptiveLimiter(), patience=0.0, write_patience=0.0)
+        return cls(session, server, AdaptiveLimiter(), patience=0.0)
 
     async def request(
         self,
@@ -78,25 +146,22 @@ class Client:
         seconds it is retried, ``within`` in how many one answer must arrive; None for the usual time.
         """
         data = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
-        timeout = _REQUEST_TIMEOUT if within is None else aiohttp.ClientTimeout(total=within)
+        options: dict[str, Any] = {
+            "data": data,
+            "params": params,
+            "headers": {"Accept": accept} | ({} if data is None else {"Content-Type": content_type}),
+            "timeout": _REQUEST_TIMEOUT if within is None else aiohttp.ClientTimeout(total=within),
+        }
         writes = method != "GET"
-        usual = self._write_patience if writes else self._patience
+        usual = self._patience if self._patience is not None else _WRITE_PATIENCE if writes else _READ_PATIENCE
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
-        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = clocks.Backoff(0.2)
         while True:
             try:
                 async with self._limiter.slot(urgent=urgent):
                     if writes and self._fence is not None:
                         self._fence()
-                    async with self._session.request(
-                        method,
-                        self._server + path,
-                        data=data,
-                        params=params,
-                        headers=headers,
-                        timeout=timeout,
-                    ) as response:
+                    async with self._session.request(method, self._server + path, **options) as response:
                         answer = await response.read()
                         status, retry_after = response.status, response.headers.get("Retry-After", "")
                 errors.check_answer(status, answer)
@@ -121,7 +186,7 @@ class Client:
             await asyncio.sleep(wait)
 
     async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
-        """Open a watch and yield its events, one line of JSON each; ``silence`` seconds without a byte end it."""
+        """Yield the events of a watch, one line of JSON each; ``silence`` seconds without a byte end it."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
         try:
             async with self._session.get(self._server + path, params=params, timeout=timeout) as response:

@@ -3,57 +3,40 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from sys import intern
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
-from tfcluster_operator.objects.base import ListMeta
+from tfcluster_operator.objects.base import ListMeta, Metadata
 
 Key = tuple[str, str]
 
 _TOMBSTONES: Final = 5_000
-
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
-
-
 #: A server that cannot return metadata only returns the whole objects.
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _PAGE: Final = "500"
-_TIMEOUT: Final = 30.0
 #: Seconds until a reconcile for a change that was not read yet: its event might never come.
 _READ_AGAIN: Final = 1.0
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str
-    deletion_timestamp: str | None = None
-
-
 class _Item(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
 
 
-_Read = TypeVar("_Read")
-_Items = TypeVar("_Items")
-
-
-class _Page(msgspec.Struct, Generic[_Items]):
+class _Page(msgspec.Struct):
     metadata: ListMeta
     # The API server sends null for an empty list of metadata.
-    items: list[_Items] | None = None
-
-
-class _Resource(msgspec.Struct):
-    name: str
+    items: list[_Item] | None = None
 
 
 class _Resources(msgspec.Struct):
-    resources: list[_Resource]
+    resources: list[Metadata]
 
 
 class Census(NamedTuple):
@@ -64,58 +47,29 @@ class Census(NamedTuple):
 
 
 class Parents:
-    """Every known TFCluster as the API returned it, without managedFields, by namespace and name.
-
-    The watches of the children might be ahead of the one of the TFClusters: ``when_leaving`` asks the API server,
-    and remembers what was deleted.
-    """
+    """Every known TFCluster as the API returned it, without managedFields, by namespace and name."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         #: The UIDs of deleted TFClusters, so that a late event does not restore one.
         self._deleted: OrderedDict[str, None] = OrderedDict()
-        self._bodies: dict[Key, Mapping[str, Any]] = {}
-        self._keys: dict[str, Key] = {}
-
-    def get(self, key: Key) -> Mapping[str, Any] | None:
-        """Return the TFCluster of this namespace and name."""
-        return self._bodies.get(key)
-
-    def key_of(self, uid: str) -> Key | None:
-        """Return the namespace and name of the TFCluster with this UID."""
-        return self._keys.get(uid)
-
-    def known(self) -> dict[Key, str]:
-        """Return the UID of every TFCluster, by namespace and name."""
-        return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
-
-    def version_of(self, key: Key) -> int:
-        """Return the resourceVersion of the known version of a TFCluster."""
-        return int(self._bodies[key]["metadata"]["resourceVersion"])
+        self.bodies: dict[Key, Mapping[str, Any]] = {}
 
     def status_of(self, key: Key) -> Mapping[str, Any]:
         """Return the known status of a TFCluster, or an empty one."""
-        return (self._bodies.get(key) or {}).get("status") or {}
-
-    def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
-        """Return every TFCluster of a namespace."""
-        return (body for key, body in self._bodies.items() if key[0] == namespace)
+        return (self.bodies.get(key) or {}).get("status") or {}
 
     def put(self, body: Mapping[str, Any]) -> bool:
         """Store a TFCluster; return whether it contains anything new."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
-        known = self._bodies.get(key)
+        known = self.bodies.get(key)
         if metadata["uid"] in self._deleted:
             return False
-        if known is not None:
-            # Also with another UID: an older version belongs to a predecessor of the same name.
-            if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
-                return False
-            if known["metadata"]["uid"] != metadata["uid"]:
-                self._keys.pop(known["metadata"]["uid"], None)
-        self._bodies[key] = _lean(body, known)
-        self._keys[metadata["uid"]] = key
+        # Also with another UID: an older version belongs to a predecessor of the same name.
+        if known is not None and int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
+            return False
+        self.bodies[key] = _lean(body, known)
         return True
 
     def bury(self, uid: str) -> None:
@@ -126,42 +80,36 @@ class Parents:
 
     def wants_children(self, key: Key, uid: str) -> bool:
         """Return whether, as far as is known, a TFCluster exists and is not being deleted."""
-        body = self._bodies.get(key)
+        body = self.bodies.get(key)
         return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" not in body["metadata"]
 
     def remove(self, key: Key, uid: str) -> None:
         """Remove a TFCluster that no longer exists; one re-created under its name stays."""
-        known = self._bodies.get(key)
+        known = self.bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
-            del self._bodies[key]
-        self._keys.pop(uid, None)
+            del self.bodies[key]
 
     async def when_leaving(self, key: Key, uid: str) -> float | None:
         """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
 
-        If so, return the seconds until the next reconcile; None if it stays.
+        If so, return the seconds until the next reconcile; None if it stays.  Our watch of it might lag behind.
         """
-        found = await self._read(key, _Item)
-        if found is None or found.metadata.uid != uid:
+        found = await self._read(key)
+        if found is None or found["metadata"]["uid"] != uid:
             # A list from before its deletion might arrive after this.
             self.bury(uid)
             self.remove(key, uid)
             return 0.0
         # A finalizer can keep it for long, and no other event of it might come.
-        return None if found.metadata.deletion_timestamp is None else await self.read_again(key, uid)
+        return await self.read_again(key, uid) if "deletionTimestamp" in found["metadata"] else None
 
     async def read_again(self, key: Key, uid: str) -> float:
         """Read a TFCluster again, without waiting for kopf's watch; return the seconds until the next reconcile."""
-        found = await self._read(key, dict[str, Any])
+        found = await self._read(key)
         return 0.0 if found is not None and found["metadata"]["uid"] == uid and self.put(found) else _READ_AGAIN
 
-    async def write_status(
-        self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
-    ) -> str:
-        """Merge a change into a TFCluster's status; return its new resourceVersion.
-
-        Raises ConflictError if the TFCluster was changed since ``version``, or is another one.
-        """
+    async def write_status(self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool) -> str:
+        """Merge a change into a TFCluster's status; return its new version, or raise ConflictError if it differs."""
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
@@ -174,34 +122,29 @@ class Parents:
         self.put(written)
         return str(written["metadata"]["resourceVersion"])
 
-    async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
+    async def _read(self, key: Key) -> dict[str, Any] | None:
         """Read a TFCluster; None if it no longer exists.
 
         A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
         server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         """
         try:
-            found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
+            return msgspec.json.decode(await self._client.request("GET", f"{path_of(key[0])}/{key[1]}"), type=dict)
         except errors.NotFoundError:
             # A server without the CRD answers 404 even for an existing object; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
-            listed = await self._client.request("GET", path_of(key[0]), params=params)
-            found = next(iter(msgspec.json.decode(listed, type=_Page[msgspec.Raw]).items or ()), None)
-        return None if found is None else msgspec.json.decode(found, type=wanted)
+            listed = msgspec.json.decode(await self._client.request("GET", path_of(key[0]), params=params), type=dict)
+            return next(iter(listed["items"]), None)
 
 
 def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Remove fields that no decision reads, about half of the object, and share equal strings between TFClusters.
-
-    An equal spec stays the same object, so that readers can compare by identity.
-    """
+    """Remove fields that no decision reads, and share equal strings; an equal spec stays the same object."""
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
-    if known is None or "spec" not in lean or lean["spec"] != known.get("spec"):
-        interned: Mapping[str, Any] = _interned(lean)
-        return interned
-    del lean["spec"]
-    return {**_interned(lean), "spec": known["spec"]}
+    if known is not None and "spec" in lean and lean["spec"] == known.get("spec"):
+        del lean["spec"]
+        return {**_interned(lean), "spec": known["spec"]}
+    return {**_interned(lean)}
 
 
 def _interned(value: Any) -> Any:
@@ -220,7 +163,7 @@ def path_of(namespace: str | None) -> str:
 
 async def discover(requests: Client) -> None:
     """Raise NotFoundError if the API server's discovery does not have the kind; it can lag behind the lists."""
-    answer = await requests.request("GET", _BASE, within=_TIMEOUT)
+    answer = await requests.request("GET", _BASE)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
 
@@ -230,10 +173,8 @@ async def count(requests: Client, namespace: str | None, *, everything: bool = T
     params = {"limit": _PAGE if everything else "1"}
     found: set[str] = set()
     while True:
-        answer = await requests.request(
-            "GET", path_of(namespace), params=params, accept=_METADATA_ALONE, within=_TIMEOUT
-        )
-        page = msgspec.json.decode(answer, type=_Page[_Item])
+        answer = await requests.request("GET", path_of(namespace), params=params, accept=_METADATA_ALONE)
+        page = msgspec.json.decode(answer, type=_Page)
         found.update(item.metadata.uid for item in page.items or ())
         if not everything or not page.metadata.continue_token:
             return Census(found, int(page.metadata.resource_version or 0))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 _log = logging.getLogger(__name__)
 
@@ -23,27 +24,21 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _READ_AGAIN_AFTER: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Responses that might still be read.
-_ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
+_ANSWERS: Final[WeakSet[ClientResponse]] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address of the API server, and the credentials."""
+    """The URL of the API server, and the credentials."""
 
     server: str
-    """Its URL, without a path."""
-
+    #: The server's authorities and the client's certificate; None for plain HTTP.
     context: ssl.SSLContext | None = None
-    """The server's authorities and the client's certificate; None for plain HTTP."""
-
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The headers of every request."""
-
+    #: The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None.
     account: Path | None = None
-    """The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None."""
-
+    #: Middlewares for every request of every session.
     observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
-    """Middlewares for every request of every session."""
 
 
 class WritesUnderWay:
@@ -55,9 +50,7 @@ class WritesUnderWay:
         self.none = asyncio.Event()
         self.none.set()
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         if request.method in _READS:
             return await handler(request)
         self._count += 1
@@ -108,40 +101,29 @@ def _end_connection(descriptor: int) -> None:
             transport.abort()
 
 
-async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def _note_answer(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
     answer = await handler(request)
     _ANSWERS.add(answer)
     return answer
 
 
-def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-    """Open a session with its own connection pool."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=0,  # each watch holds one connection forever; the limiter bounds the number of requests
-            ssl=access.context or True,
-            keepalive_timeout=90,
-            socket_factory=_probed_socket,
-        ),
-        **_options(access, middlewares),
-    )
-
-
-def borrow_session(
-    access: Access, lender: aiohttp.ClientSession, *middlewares: aiohttp.ClientMiddlewareType
+def open_session(
+    access: Access, *middlewares: aiohttp.ClientMiddlewareType, lender: aiohttp.ClientSession | None = None
 ) -> aiohttp.ClientSession:
-    """Open a session that shares another session's connections, and leaves them open when it is closed."""
-    return aiohttp.ClientSession(connector=lender.connector, connector_owner=False, **_options(access, middlewares))
-
-
-def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ...]) -> dict[str, Any]:
+    """Open a session with its own connections, or with another session's, which stay open when it is closed."""
     fresh = () if access.account is None else (_FreshCredentials(access.account, access.context),)
-    return {
-        "headers": {"User-Agent": "tfcluster-operator", **access.headers},
-        "middlewares": (*middlewares, *access.observers, *fresh, _note_answer),
-        "read_bufsize": 2**18,
-        "trust_env": False,
-    }
+    connector = None if lender is None else lender.connector
+    if connector is None:
+        # Each watch holds one connection forever; the limiter bounds the number of requests.
+        tls = access.context or True
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=90, socket_factory=_probed_socket)
+    return aiohttp.ClientSession(
+        connector=connector,
+        connector_owner=lender is None,
+        headers={"User-Agent": "tfcluster-operator", **access.headers},
+        middlewares=(*middlewares, *access.observers, *fresh, _note_answer),
+        read_bufsize=2**18,
+    )
 
 
 class _FreshCredentials:
@@ -154,9 +136,7 @@ class _FreshCredentials:
         self._authorities = ""
         self._read_at = float("-inf")
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         if time.monotonic() - self._read_at > _READ_AGAIN_AFTER:
             self._read()
         request.headers["Authorization"] = f"Bearer {self._token}"

@@ -11,14 +11,16 @@ import asyncio
 import datetime as dt
 import logging
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.objects.base import Metadata
 
 _log = logging.getLogger(__name__)
 
@@ -46,20 +48,16 @@ class Timing:
     timeout: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The content of a Lease.
+class Record(msgspec.Struct, frozen=True):
+    """The content of a Lease; the holder claims it for the duration after each renewal, and sets times by its clock."""
 
-    ``holder`` is "" if the Lease is free; a holder claims it for ``duration`` seconds after each renewal.  The times of
-    acquisition and renewal are by the holder's clock.  ``version`` is the resourceVersion, "" of a Lease to be created.
-    """
-
-    holder: str
-    duration: int
-    acquired: str
-    renewed: str
-    transitions: int
-    version: str
+    holder: str = msgspec.field(default="", name="holderIdentity")
+    duration: int = msgspec.field(default=0, name="leaseDurationSeconds")
+    acquired: str = msgspec.field(default="", name="acquireTime")
+    renewed: str = msgspec.field(default="", name="renewTime")
+    transitions: int = msgspec.field(default=0, name="leaseTransitions")
+    #: The resourceVersion, "" of a Lease to be created.
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +85,11 @@ def look(before: Sight | None, record: Record | None, *, me: str, duration: int,
     return Sight(record, _NEVER if free else now + record.duration)
 
 
-def may_take(sight: Sight, *, now: float) -> bool:
-    """Return whether a candidate can claim the Lease that it sees."""
-    return now >= sight.claimed_until
-
-
 def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
     """Build the record that claims the Lease for a candidate."""
     stamp = _micro_time(now)
     if record is None:
-        return Record(me, duration, stamp, stamp, transitions=0, version="")
+        return Record(me, duration, stamp, stamp)
     if record.holder == me:
         return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
     # The field is an int32, and users who can edit the Lease can write the maximum.
@@ -104,32 +97,18 @@ def claim(record: Record | None, *, me: str, duration: int, now: float) -> Recor
     return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
 
 
-def released(record: Record, *, now: float) -> Record:
-    """Build the record that releases the Lease."""
-    stamp = _micro_time(now)
-    return replace(record, holder="", duration=1, acquired=stamp, renewed=stamp)
-
-
 def _micro_time(seconds: float) -> str:
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    metadata: Metadata
+    spec: Record = Record()
+
+    @classmethod
+    def read(cls, answer: bytes) -> Record:
+        lease = msgspec.json.decode(answer, type=cls)
+        return replace(lease.spec, version=lease.metadata.resource_version)
 
 
 class Lease:
@@ -147,19 +126,14 @@ class Lease:
             answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
         except errors.NotFoundError:
             return None
-        return _record(msgspec.json.decode(answer, type=_Lease))
+        return _Lease.read(answer)
 
     async def write(self, record: Record) -> Record:
         """Write it if it has the record's version, or create it without one; else raise one of _OVERTAKEN."""
-        spec: dict[str, Any] = {
-            "holderIdentity": record.holder,
-            "leaseDurationSeconds": record.duration,
-            "acquireTime": record.acquired,
-            "renewTime": record.renewed,
-            "leaseTransitions": record.transitions,
-        }
-        if record.version:
-            body: dict[str, Any] = {"metadata": {"resourceVersion": record.version}, "spec": spec}
+        spec = msgspec.to_builtins(record)
+        body: dict[str, Any]
+        if version := spec.pop("version"):
+            body = {"metadata": {"resourceVersion": version}, "spec": spec}
             answer = await self._requests.request(
                 "PATCH", f"{self._all}/{self._name}", body=body, content_type=MERGE_PATCH, within=self._timeout
             )
@@ -167,19 +141,7 @@ class Lease:
             about = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
             body = {**about, "spec": spec}
             answer = await self._requests.request("POST", self._all, body=body, within=self._timeout)
-        return _record(msgspec.json.decode(answer, type=_Lease))
-
-
-def _record(lease: _Lease) -> Record:
-    spec = lease.spec
-    return Record(
-        holder=spec.holder_identity or "",
-        duration=spec.lease_duration_seconds or 0,
-        acquired=spec.acquire_time or "",
-        renewed=spec.renew_time or "",
-        transitions=spec.lease_transitions or 0,
-        version=lease.metadata.resource_version,
-    )
+        return _Lease.read(answer)
 
 
 class LeaseLostError(Exception):
@@ -193,8 +155,8 @@ class Election:
         self,
         lease: Lease | None,
         me: str = "without an election",
-        *,
         timing: Timing | None = None,
+        *,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
         self._lease = lease
@@ -223,8 +185,7 @@ class Election:
             return f"leading: {self._me}"
         if self.leading.is_set():
             return f"ending: {self._not_acting}"
-        leader = self._holder or "nobody"
-        return f"standby: {self._trouble or f'{leader} leads'}"
+        return f"standby: {self._trouble or (self._holder or 'nobody') + ' leads'}"
 
     def fence(self) -> None:
         """Raise NotLeadingError if writes are not allowed: not leading yet, or no longer leading."""
@@ -253,7 +214,8 @@ class Election:
                 record = await self._lease.read()
                 if record is None or record.holder != self._me:
                     return
-                await self._lease.write(released(record, now=self._clock.wall()))
+                stamp = _micro_time(self._clock.wall())
+                await self._lease.write(replace(record, holder="", duration=1, acquired=stamp, renewed=stamp))
             except _OVERTAKEN:
                 continue
             except _TROUBLES as error:
@@ -270,7 +232,7 @@ class Election:
                 now = self._clock.elapsed()
                 sight = look(sight, record, me=self._me, duration=self._timing.duration, now=now)
                 self._note("", "" if record is None else record.holder)
-                if may_take(sight, now=self._clock.elapsed()):
+                if self._clock.elapsed() >= sight.claimed_until:
                     taken = await self._write(lease, record)
                     if self.acts:
                         self.leading.set()
@@ -285,21 +247,17 @@ class Election:
                     # In the meantime the missing Lease might have been created and deleted again.
                     sight = None
                 self._note(f"the lease cannot be had: {error}", "")
-            await asyncio.sleep(self._until_next_look(sight))
+            pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
+            claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
+            await asyncio.sleep(claim_ends_in if 0.0 < claim_ends_in < pause else pause)
 
-    def _until_next_look(self, sight: Sight | None) -> float:
-        pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
-        claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
-        return claim_ends_in if 0.0 < claim_ends_in < pause else pause
-
-    async def _hold(self, lease: Lease, record: Record) -> NoReturn:
+    async def _hold(self, lease: Lease, record: Record | None) -> NoReturn:
         pause = self._timing.renew
         while True:
             await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
             if not self.acts:
-                self._lose(
-                    f"no renewal within {self._timing.deadline:g} s: {self._trouble or 'the process was paused'}"
-                )
+                why = self._trouble or "the process was paused"
+                self._lose(f"no renewal within {self._timing.deadline:g} s: {why}")
             pause = self._timing.retry
             try:
                 record = await self._write(lease, record)
@@ -315,7 +273,7 @@ class Election:
                 pause = self._timing.retry / 10 if found else self._timing.retry
                 if found is not None and found.holder != self._me:
                     self._lose(f"{found.holder or 'nobody'} holds it")
-                record = claim(found, me=self._me, duration=self._timing.duration, now=self._clock.wall())
+                record = found
             except _TROUBLES as error:
                 self._note(str(error), self._me)
             else:
@@ -324,8 +282,7 @@ class Election:
 
     async def _write(self, lease: Lease, record: Record | None) -> Record:
         """Claim or renew; acting is allowed from when the request was sent: the Lease cannot be taken over earlier."""
-        sent = self._clock.elapsed()
-        self._claimed = True
+        sent, self._claimed = self._clock.elapsed(), True
         wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
         written = await lease.write(wanted)
         if not self.leading.is_set() or self.acts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -16,10 +17,8 @@ from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 #: How many items of a list are named.
 _NAMED: Final = 4
 
-Severity = Literal["Normal", "Warning"]
 
-
-async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason: str, message: str) -> None:
+async def emit(client: Client, cluster: TFCluster, reason: str, message: str, *, warning: bool) -> None:
     """Post one Event about a TFCluster; a rejected Event is ignored."""
     wall = client.clock.wall()
     now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -34,7 +33,7 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
             "namespace": cluster.namespace,
             "uid": cluster.uid,
         },
-        "type": severity,
+        "type": "Warning" if warning else "Normal",
         "reason": reason,
         "message": message[:1000],
         "source": {"component": naming.FIELD_MANAGER},
@@ -43,25 +42,20 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
         "lastTimestamp": now,
         "count": 1,
     }
-    try:
-        path = f"/api/v1/namespaces/{cluster.namespace}/events"
-        await client.request("POST", path, body=body, urgent=False)
-    except errors.KubeError:
-        return
+    with suppress(errors.KubeError):
+        await client.request("POST", f"/api/v1/namespaces/{cluster.namespace}/events", body=body, urgent=False)
 
 
 def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
-        verb, kind, name = _deed(action)
-        groups[action.reason, verb, kind].append(name)
+        groups[action.reason, _verb(action), action.kind].append(action.name)
     messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
         messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {few(names)}")
-    if fields := ", ".join(sorted(set(changed))):
-        for parts in (messages[reason] for reason in (reasons.TEMPLATE_CHANGED,) if reason in messages):
-            parts.append(f"{fields} changed")
+    if reasons.TEMPLATE_CHANGED in messages and (fields := ", ".join(sorted(set(changed)))):
+        messages[reasons.TEMPLATE_CHANGED].append(f"{fields} changed")
     if reasons.POD_KEPT in messages:
         messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
     for reason, parts in messages.items():
@@ -80,19 +74,17 @@ def _spell(kind: str, count: int) -> str:
     return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
 
 
-def _deed(action: Action) -> tuple[str, str, str]:
-    """Return the verb, the kind and the name for an action."""
+def _verb(action: Action) -> str:
     match action:
         case Create(task=None) | Create(reason=reasons.CREATED):
-            verb = "created"
+            return "created"
         case Create(reason=reason, name=name):
             # If the name is another one, the failed pod is kept and not replaced.
             later = naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED
-            verb = "restarted in" if later else "replaced"
+            return "restarted in" if later else "replaced"
         case Try():
-            verb = "tried"
+            return "tried"
         case Patch(reason=reason):
-            verb = "updated" if reason != reasons.POD_KEPT else "kept"
+            return "updated" if reason != reasons.POD_KEPT else "kept"
         case Delete():
-            verb = "deleted"
-    return verb, action.kind, action.name
+            return "deleted"

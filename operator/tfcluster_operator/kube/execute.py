@@ -1,14 +1,13 @@
 """Carries out a plan: each action becomes a request, each rejection a finding.
 
-Nothing is decided here: the plan has the order of the actions, and what a rejection blocks.  The answer to a write is
-stored immediately.  A conflict (409, 404) is not a failure: the store is corrected and the next reconcile continues
-from there.
+The plan has the order of the actions, and what a rejection blocks.  The answer to a write is stored immediately.  After
+a conflict (409, 404) the store is corrected, and the next reconcile continues from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,7 +23,6 @@ from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
 from tfcluster_operator.objects.config_map import ConfigMap
-from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
@@ -38,8 +36,6 @@ _AT_ONCE: Final = 32
 _NO_VERDICT: Final = (EXCEEDED_QUOTA, "does not support dry run")
 #: Part of the server's message about a merge patch whose object has another UID.
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
-
-
 _CLASSES: Final = {
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "WorkloadPriorityClass": "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
@@ -59,13 +55,13 @@ class Outcome:
     until its retries ended: the remaining steps are tried once each, so that the report is not late.
     """
 
+    cluster: TFCluster
+    closed: set[Gate]
     done: list[Step] = field(default_factory=list)
     refused: dict[Gate, Finding] = field(default_factory=dict)
     again: bool = False
     cut_off: str = ""
     impatient: bool = False
-    closed: set[Gate] = field(default_factory=set)
-    wanted: Callable[[], bool] = lambda: True
 
     @property
     def actions(self) -> list[Action]:
@@ -77,6 +73,11 @@ class Outcome:
         self.again = True
         self.closed.add(step.gate)
 
+    def refuse(self, step: Step, reason: str, message: str) -> None:
+        """Note a rejection."""
+        self.closed.add(step.gate)
+        self.refused[step.gate] = Finding(reason, message, step.gate)
+
     def holds_up(self, step: Step) -> bool:
         """Return whether a step waits for something that was rejected, or that had a conflict."""
         return bool(self.cut_off) or step.gate in self.closed or not self.closed.isdisjoint(step.needs)
@@ -85,23 +86,13 @@ class Outcome:
 class Executor:
     """Carries out plans."""
 
-    def __init__(
-        self,
-        client: Client,
-        stores: Stores,
-        archive: ResolverArchive,
-        kinds: Mapping[str, Kind] = KINDS,
-    ) -> None:
+    def __init__(self, client: Client, stores: Stores, archive: ResolverArchive, kinds: Mapping[str, Kind]) -> None:
+        self.archive = archive
         self._client = client
         self._kinds = kinds
         self._stores = stores
-        self._archive = archive
         #: All clusters of a namespace need its resolver ConfigMap, and one of them creates it.
         self._making: dict[Name, asyncio.Lock] = {}
-
-    def resolver_of(self, cluster: TFCluster) -> str:
-        """Return the name of the ConfigMap that delivers the resolver to a cluster's pods, "" if it is disabled."""
-        return self._archive.delivered_to(cluster)
 
     async def delete_copy(self, copy: ConfigMap) -> None:
         """Delete a resolver ConfigMap; one that was re-created under its name stays."""
@@ -126,102 +117,83 @@ class Executor:
             return
         if naming.LABEL_CLUSTER in found.meta.labels:
             store.put(found)
-        elif _is_ours(found, cluster):
+        elif found.meta.owner_uid == cluster.uid or (isinstance(found, ConfigMap) and found.is_genuine_copy):
             store.put_back(found)
         else:
             self._stores.block(cluster.uid, kind, found)
 
-    async def carry_out(
-        self,
-        plan: Plan,
-        cluster: TFCluster,
-        *,
-        closed: Iterable[Gate] = (),
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> Outcome:
-        """Carry out a plan, group by group."""
-        outcome = Outcome(closed=set(closed), wanted=wanted)
+    async def carry_out(self, plan: Plan, cluster: TFCluster, closed: set[Gate], wanted: Callable[[], bool]) -> Outcome:
+        """Carry out a plan, group by group, while its objects are wanted."""
+        outcome = Outcome(cluster, closed)
         for group in plan.groups:
-            await self._carry_out_group(group, cluster, outcome)
+            await self._carry_out_group(group, outcome, wanted)
             if outcome.again or outcome.cut_off:
                 break
         return outcome
 
-    async def _carry_out_group(self, group: Group, cluster: TFCluster, outcome: Outcome) -> None:
-        remaining = iter(group.steps)
-        batch, at_once = (1, 1) if group.careful else (len(group.steps), _AT_ONCE)
+    async def _carry_out_group(self, group: Group, outcome: Outcome, wanted: Callable[[], bool]) -> None:
+        remaining, batch = iter(group.steps), 1 if group.careful else len(group.steps)
         while steps := tuple(islice(remaining, batch)):
-            if not await self._carry_out_batch(iter(steps), min(len(steps), at_once), cluster, outcome):
-                continue
-            batch, at_once = batch * 2, min(_AT_ONCE, at_once * 2)
+            refused, turn = len(outcome.refused), iter(steps)
+            # A few workers over one iterator, not a task per action: 2,000 of them cost more than the requests.
+            try:
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(min(len(steps), _AT_ONCE)):
+                        workers.create_task(self._work_off(turn, outcome, wanted))
+            except ExceptionGroup as several:
+                raise several.exceptions[0] from several
+            if len(outcome.refused) == refused:
+                batch *= 2
 
-    async def _carry_out_batch(self, steps: Iterator[Step], at_once: int, cluster: TFCluster, outcome: Outcome) -> bool:
-        """Carry out some steps; return whether none was rejected."""
-        refused = len(outcome.refused)
-        # A few workers over one iterator, not an asyncio task per action: 2,000 of them cost more than the requests.
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(at_once):
-                    workers.create_task(self._work_off(steps, cluster, outcome))
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from several
-        return len(outcome.refused) == refused
-
-    async def _work_off(self, steps: Iterator[Step], cluster: TFCluster, outcome: Outcome) -> None:
+    async def _work_off(self, steps: Iterator[Step], outcome: Outcome, wanted: Callable[[], bool]) -> None:
         for step in steps:
-            if outcome.holds_up(step) or not outcome.wanted():
+            if outcome.holds_up(step) or not wanted():
                 continue
             if isinstance(step.action, Create) and step.action.is_resolver_copy:
-                await self._make_copy(step, (cluster.namespace, step.action.name), cluster, outcome)
+                await self._create_copy(step, (outcome.cluster.namespace, step.action.name), outcome)
             else:
-                await self._take_step(step, cluster, outcome)
+                await self._take_step(step, outcome)
 
-    async def _make_copy(self, step: Step, name: Name, cluster: TFCluster, outcome: Outcome) -> None:
+    async def _create_copy(self, step: Step, name: Name, outcome: Outcome) -> None:
         """Create the resolver ConfigMap, unless the reconcile of another cluster has created it in the meantime."""
         async with self._making.setdefault(name, asyncio.Lock()):
-            found = self._stores.of["ConfigMap"].get(name)
-            if found is None:
-                await self._take_step(step, cluster, outcome)
-            elif not _can_be_mounted(found):
-                outcome.lose(step)
+            store = self._stores.of["ConfigMap"]
+            if (found := store.get(name)) is not None:
+                if not _can_be_mounted(found):
+                    outcome.lose(step)
+            elif await self._take_step(step, outcome) and not _can_be_mounted(store.get(name)):
+                words = (
+                    f"ConfigMap {name[1]} was changed during admission, so pods that mount it are not created: "
+                    "exempt it from the webhook or policy that changes ConfigMaps, and delete it"
+                )
+                outcome.refuse(step, reasons.RESOLVER_UNTRUSTED, words)
         self._making.pop(name, None)
 
-    async def _take_step(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
-        action = step.action
+    async def _take_step(self, step: Step, outcome: Outcome) -> bool:
+        """Carry out one step; return whether it succeeded."""
+        action, about = step.action, f"{step.action.kind} {step.action.name}"
         try:
-            await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
-            outcome.done.append(step)
-            if isinstance(action, Create) and action.is_resolver_copy:
-                self._judge(step, action.name, cluster, outcome)
-        except errors.NotFoundError as error:
-            if not isinstance(action, Patch | Delete):
-                # A 404 for a create: its namespace is being deleted.
-                _refuse(outcome, step, reasons.REJECTED, error)
-                return
-            outcome.lose(step)
-            self._forget(action, cluster.namespace)
+            await self._carry_out(action, outcome.cluster, patience=0.0 if outcome.impatient else None)
         except (errors.ConflictError, errors.AlreadyExistsError):
             outcome.lose(step)
-            await self._look_up(action, cluster, outcome)
-        except errors.ServerError as error:
-            outcome.impatient = True
-            _refuse(outcome, step, reasons.REQUEST_FAILED, error)
+            await self._look_up(action, outcome)
         except errors.ApiError as error:
-            _refuse(outcome, step, reasons.REJECTED, error)
+            if isinstance(error, errors.NotFoundError) and isinstance(action, Patch | Delete):
+                outcome.lose(step)
+                self._forget(action, outcome.cluster.namespace)
+                return False
+            # A 404 for a create: its namespace is being deleted.
+            failed = isinstance(error, errors.ServerError)
+            outcome.impatient = outcome.impatient or failed
+            reason = reasons.REQUEST_FAILED if failed else reasons.REJECTED
+            outcome.refuse(step, reason, f"{about}: {error.message or error}")
         except errors.UnreachableError as error:
             outcome.cut_off = str(error)
-            _refuse(outcome, step, reasons.REQUEST_FAILED, error)
-
-    def _judge(self, step: Step, name: str, cluster: TFCluster, outcome: Outcome) -> None:
-        """Reject a resolver ConfigMap whose content was changed by an admission webhook: pods must not mount it."""
-        made = self._stores.of["ConfigMap"].get((cluster.namespace, name))
-        if made is not None and not _can_be_mounted(made):
-            words = (
-                f"ConfigMap {name} was changed during admission, so pods that mount it are not created: exempt it "
-                "from the webhook or policy that changes ConfigMaps, and delete it"
-            )
-            outcome.closed.add(step.gate)
-            outcome.refused[step.gate] = Finding(reasons.RESOLVER_UNTRUSTED, words, step.gate)
+            outcome.refuse(step, reasons.REQUEST_FAILED, f"{about}: {error}")
+        else:
+            outcome.done.append(step)
+            return True
+        return False
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
@@ -242,13 +214,15 @@ class Executor:
                 await self._delete(delete, cluster.namespace, patience)
             except errors.NotFoundError:
                 self._forget(delete, cluster.namespace)
-        body = action.build() if action.build else resolver_copy.build(cluster.namespace, self._archive)
+        body = action.build() if action.build else resolver_copy.build(cluster.namespace, self.archive)
         if action.kind == Workload.KIND and (named := body["spec"].get("priorityClassRef")):
-            body["spec"]["priority"] = await self._priority_of(named, patience)
+            # Kueue expects the Workload's creator to set the value of its priority class.
+            path = f"{_CLASSES[named['kind']]}/{named['name']}"
+            answer = await self._client.request("GET", path, patience=patience)
+            body["spec"]["priority"] = msgspec.json.decode(answer, type=_PriorityClass).value
         kind = self._kinds[action.kind]
-        answer = await self._client.request(
-            "POST", kind.path(cluster.namespace), body=body, params=_WRITER, patience=patience
-        )
+        path = kind.path(cluster.namespace)
+        answer = await self._client.request("POST", path, body=body, params=_WRITER, patience=patience)
         self._stores.of[action.kind].put(kind.read(answer))
         self._stores.unblock(cluster.uid, action.kind, action.name)
 
@@ -262,12 +236,6 @@ class Executor:
         except errors.ApiError as error:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
-
-    async def _priority_of(self, named: Mapping[str, str], patience: float | None) -> int:
-        """Read the value of a Workload's priority class: Kueue expects the Workload's creator to set it."""
-        path = _CLASSES[named["kind"]]
-        answer = await self._client.request("GET", f"{path}/{named['name']}", patience=patience)
-        return msgspec.json.decode(answer, type=_PriorityClass).value
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = self._kinds[action.kind]
@@ -288,8 +256,7 @@ class Executor:
             if error.status == 422 and _OF_THE_UID in error.message:
                 raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
             raise
-        patched = resource.read(answer)
-        self._stores.of[action.kind].put(patched)
+        self._stores.of[action.kind].put(resource.read(answer))
 
     async def _delete(self, action: Delete, namespace: str, patience: float | None) -> None:
         preconditions: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
@@ -297,7 +264,10 @@ class Executor:
         kind = self._kinds.get(action.kind)
         path = kind.path(namespace, action.name) if kind else f"{clusters.path_of(namespace)}/{action.name}"
         answer = await self._client.request("DELETE", path, body=options, patience=patience)
-        left = None if kind is None else _still_there(answer, kind)
+        left = None
+        if kind is not None:
+            with suppress(msgspec.DecodeError):  # a Status object: it is deleted
+                left = kind.read(answer)
         if left is not None and left.meta.terminating:
             self._stores.of[action.kind].put(left)
         else:
@@ -307,34 +277,14 @@ class Executor:
         if action.kind in self._kinds:
             self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
-    async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
+    async def _look_up(self, action: Action, outcome: Outcome) -> None:
         """Find the holder of a name that should be free: an object of ours that lost its labels, or another's."""
-        if action.kind not in self._kinds:
-            return
         try:
-            await self.look_at(action.kind, action.name, cluster)
+            if action.kind in self._kinds:
+                await self.look_at(action.kind, action.name, outcome.cluster)
         except errors.KubeError as error:
             outcome.cut_off = str(error)
 
 
-def _is_ours(child: Child, cluster: TFCluster) -> bool:
-    return child.meta.owner_uid == cluster.uid or (isinstance(child, ConfigMap) and child.is_genuine_copy)
-
-
-def _can_be_mounted(copy: Child) -> bool:
+def _can_be_mounted(copy: Child | None) -> bool:
     return isinstance(copy, ConfigMap) and copy.is_genuine_copy and not copy.meta.terminating
-
-
-def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:
-    about = f"{step.action.kind} {step.action.name}"
-    words = error.message or str(error) if isinstance(error, errors.ApiError) else str(error)
-    outcome.closed.add(step.gate)
-    outcome.refused[step.gate] = Finding(reason, f"{about}: {words}", step.gate)
-
-
-def _still_there(answer: bytes, kind: Kind) -> Child | None:
-    try:
-        child = kind.read(answer)
-    except msgspec.DecodeError:  # a Status object: it is deleted
-        return None
-    return child if child.meta.uid else None

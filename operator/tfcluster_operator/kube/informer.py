@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -20,14 +20,13 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.store import ChildStore
-from tfcluster_operator.objects.base import Child, Kind, Metadata
+from tfcluster_operator.objects.base import Child, Kind, ListMeta, Metadata
 from tfcluster_operator.objects.config_map import ConfigMap
 
 _log = logging.getLogger(__name__)
 
-#: A ConfigMap can have a megabyte.
+#: The number of objects in a page of a list; a ConfigMap can have a megabyte.
 _PAGES: Final = {"ConfigMap": "25"}
-_PAGE: Final = "500"
 #: After this number of small objects the parser yields to other coroutines.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds, as it does by default; the spread keeps them from ending together.
@@ -36,15 +35,10 @@ _WATCH_SECONDS: Final = (1_800, 3_600)
 #: After this many seconds without data a watch counts as dead.  An idle API server omits bookmarks; the first bookmark
 #: of a new watch was seen to arrive after two minutes.
 _SILENCE: Final = 200.0
-_FIRST_PAUSE: Final = 0.1
-#: For about this long after an outage of the API server, the store can be outdated.
-_LONGEST_PAUSE: Final = 3.0
 #: How often (seconds) an optional kind that the server lacks is requested again, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
 _A_GOOD_RUN: Final = 5.0
-
-
 #: For how many seconds an API server can be behind another one before this counts as lost history.
 _LATE_AT_MOST: Final = 5.0
 
@@ -54,13 +48,13 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Bookmark(msgspec.Struct):
-    metadata: Metadata
+class _Object(msgspec.Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    code: int = 500
 
 
 _events: Final = msgspec.json.Decoder(_Event)
-_bookmarks: Final = msgspec.json.Decoder(_Bookmark)
-_refusals: Final = msgspec.json.Decoder(dict)
+_objects: Final = msgspec.json.Decoder(_Object)
 
 
 class History:
@@ -90,39 +84,46 @@ class History:
         words = f"the API server is at version {version} and was at {self._newest} before"
         if now - self._behind_since >= _LATE_AT_MOST:
             raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
-        raise errors.StaleError(words)
+        raise errors.UnreachableError(words)
 
 
-class Informer:
-    """Keeps one store up to date for one kind of child, in one namespace or in all."""
+class Source:
+    """A kind that is listed and watched in one namespace or in all."""
+
+    def __init__(self, plural: str, namespace: str | None) -> None:
+        self.namespace = namespace
+        self.what = f"{plural} in {namespace or 'all namespaces'}"
+        #: Set when the first list is complete; cleared when the server no longer serves TFClusters.
+        self.synced = asyncio.Event()
+        #: The server's message if it rejects the list; else empty.
+        self.refused = ""
+
+
+class Informer(Source):
+    """Keeps the store of one kind of child up to date."""
 
     def __init__(self, client: Client, kind: Kind, store: ChildStore, namespace: str | None) -> None:
+        super().__init__(kind.plural, namespace)
         self._client = client
         self._kind = kind
         self._store = store
-        self._namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
-        #: The kind and the namespace, for people to read.
-        self.what = f"{kind.plural} in {namespace or 'all namespaces'}"
-        #: Set when the first list is in the store.
-        self.synced = asyncio.Event()
-        #: The server's message if it rejects the list; else "".
-        self.refused = ""
 
     async def run(self) -> None:
         """List and watch forever."""
-        backoff, told = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
+        backoff, told = clocks.Backoff(0.1), ""
         while True:
             began = self._client.clock.elapsed()
             try:
                 if not self._version:
                     await self._list()
                 elif self._doubtful:
-                    await self._compare()
+                    # A server accepts a watch from a future version without an error: it would stay silent forever.
+                    await self._read_page({"limit": "1"})
                 self._doubtful = False
                 await self._watch()
             except errors.HistoryLostError:
@@ -152,28 +153,24 @@ class Informer:
             return
         group = self._kind.api.removeprefix("/apis/")
         absent = f"the API server does not serve {self._kind.plural} of {group}"
-        self._store.have_none(absent if error.status == 404 else error.message, self._namespace)
+        self._store.have_none(absent if error.status == 404 else error.message, self.namespace)
         self._store.asked_for.clear()
         self.synced.set()
         await asyncio.sleep(_LOOK_FOR_KIND_AGAIN * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
         await self._store.asked_for.wait()
 
-    async def _compare(self) -> None:
-        """Read the server's current version with a list of one object.
-
-        A server accepts a watch from a future version without an error: it would stay silent forever.
-        """
-        params = {**self._selected, "limit": "1"}
-        body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
-        self._history.compare(int(self._kind.read_list(body)[1].resource_version))
+    async def _read_page(self, params: Mapping[str, str]) -> tuple[Iterator[Child], ListMeta]:
+        """Read a page of the list, and compare the server's version with the known one."""
+        path, params = self._kind.path(self.namespace), {**self._selected, **params}
+        page, meta = self._kind.read_list(await self._client.request("GET", path, params=params))
+        self._history.compare(int(meta.resource_version))
+        return page, meta
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {**self._selected, "limit": _PAGES.get(self._kind.name, _PAGE)}
+        params = {"limit": _PAGES.get(self._kind.name, "500")}
         while True:
-            body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
-            page, meta = self._kind.read_list(body)
-            self._history.compare(int(meta.resource_version))
+            page, meta = await self._read_page(params)
             for child in page:
                 children.append(child)
                 if isinstance(child, ConfigMap) or len(children) % _READ_AT_ONCE == 0:
@@ -181,10 +178,10 @@ class Informer:
             if not meta.continue_token:
                 break
             params["continue"] = meta.continue_token
-        self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
+        self._store.replace(children, version=int(meta.resource_version), namespace=self.namespace)
         self._version = meta.resource_version
         self.refused = ""
-        self._store.have_none("", self._namespace)
+        self._store.have_none("", self.namespace)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -195,7 +192,7 @@ class Informer:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
-        path = self._kind.path(self._namespace)
+        path = self._kind.path(self.namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
             self._take(line)
 
@@ -203,10 +200,9 @@ class Informer:
         try:
             event = _events.decode(line)
             if event.type == "ERROR":
-                refusal = _refusals.decode(event.object)
-                raise errors.from_response(int(refusal.get("code", 500)), bytes(event.object))
+                raise errors.from_response(_objects.decode(event.object).code, bytes(event.object))
             if event.type == "BOOKMARK":
-                self._version = _bookmarks.decode(event.object).metadata.resource_version
+                self._version = _objects.decode(event.object).metadata.resource_version
                 self._history.reached(int(self._version))
                 return
             child = self._kind.read(event.object)

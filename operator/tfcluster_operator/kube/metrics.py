@@ -1,24 +1,30 @@
-"""Every metric of the operator, declared once; docs/reference/metrics.md describes each.
+"""Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz.
 
-Counters and histograms are updated when something happens.  Gauges of clusters, of the queue and of the watches are
-computed at each scrape.  Each process (and each test) has a registry of its own.
+/healthz covers this process only: a restart does not help if the API server is unreachable.  It would still be
+unreachable, and the caches would be lost.  /readyz reports the state of the watches, and whether the operator leads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+import collections
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import aiohttp
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from yarl import URL
 
 from tfcluster_operator import __version__
-from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube.informer import Source
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
@@ -26,9 +32,10 @@ from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 #: The values of a gauge, by those of its labels.
-Series = Mapping[tuple[str, ...], float]
+_Counts = collections.Counter[tuple[str, ...]]
+_Labels = Mapping[str, Sequence[str]]
+_Declared = TypeVar("_Declared", Counter, Histogram)
 
-STATUSES: Final = ("True", "False", "Unknown")
 VERDICTS: Final = (
     reasons.TASKS_SUCCEEDED,
     reasons.TASK_FAILED,
@@ -44,35 +51,48 @@ REPLACEMENTS: Final = (
     reasons.RESTARTED_TOGETHER,
     reasons.TEMPLATE_CHANGED,
 )
-PASSES: Final = ("done", "retried", "failed")
-STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-WATCHED: Final = (naming.PLURAL, *(kind.plural for kind in KINDS.values()))
-#: The kinds that a server need not serve.
-OPTIONAL: Final = tuple(kind.plural for kind in KINDS.values() if kind.optional)
-#: The cluster-wide kinds.
-CLUSTER_WIDE: Final = tuple(kind.plural for kind in KINDS.values() if kind.cluster_wide)
 #: The code of a request without an answer.
 NO_CODE: Final = "none"
+#: The ends of a request without an answer.  aiohttp's own timeouts are cancellations here.
+_NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-_PASS_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_REQUEST_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Figures:
-    """The figures of all clusters and of the queue at one time; durations are in seconds."""
+    """The gauges of all clusters and of the queue at one time; durations are in seconds."""
 
-    conditions: Series = field(default_factory=dict)
-    not_ready: Series = field(default_factory=dict)
-    not_ready_oldest: float = 0.0
-    waiting: Series = field(default_factory=dict)
-    waiting_oldest: Series = field(default_factory=dict)
-    tasks: Series = field(default_factory=dict)
-    undelivered_oldest: float = 0.0
     queue_depth: int = 0
     queue_oldest: float = 0.0
+    conditions: _Counts = field(default_factory=_Counts)
+    not_ready: _Counts = field(default_factory=_Counts)
+    not_ready_oldest: float = 0.0
+    waiting: _Counts = field(default_factory=_Counts)
+    waiting_oldest: dict[tuple[str, ...], float] = field(default_factory=dict)
+    tasks: _Counts = field(default_factory=_Counts)
+    undelivered_oldest: float = 0.0
+
+
+#: The name and the text of each figure, and the values of its labels.
+_GAUGES: Final[Mapping[str, tuple[str, str, _Labels]]] = {
+    "conditions": (
+        "tfcluster_clusters",
+        "TFClusters by condition",
+        {"condition": sorted(CONDITION_TYPES), "status": ("True", "False", "Unknown")},
+    ),
+    "not_ready": ("tfcluster_clusters_not_ready", "TFClusters that are not ready", {"reason": tally.OBSTACLES}),
+    "not_ready_oldest": ("tfcluster_not_ready_oldest_seconds", "Longest time since a TFCluster should be ready", {}),
+    "waiting": ("tfcluster_clusters_waiting", "TFClusters that wait for quota or for a gang", {"reason": WAITS}),
+    "waiting_oldest": ("tfcluster_waiting_oldest_seconds", "Longest wait for quota or for a gang", {"reason": WAITS}),
+    "tasks": ("tfcluster_tasks", "Declared tasks by role and state", {"role": tally.ROLES, "state": tally.STATES}),
+    "undelivered_oldest": ("tfcluster_undelivered_view_oldest_seconds", "Longest delay of a changed view", {}),
+    "queue_depth": ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {}),
+    "queue_oldest": ("tfcluster_queue_oldest_seconds", "Longest wait for a reconcile", {}),
+}
 
 
 class Metrics:
@@ -82,49 +102,44 @@ class Metrics:
         self.registry = CollectorRegistry()
         #: The figures; None from a standby, so that nothing is counted twice.
         self.figures: Callable[[], Figures | None] = lambda: None
-        #: Whether this operator acts.
-        self.leads: Callable[[], bool] = lambda: False
-        #: The number of waiting requests.
-        self.waiting: Callable[[], int] = lambda: 0
-        #: Seconds since the watches were last known to be alive, by kind, the longest of each.
-        self.silences: Callable[[], Mapping[str, float]] = dict
-
-        self.finished = self._counter(
-            "tfcluster_clusters_finished",
-            "TFClusters that finished, by the reason of Succeeded or Failed",
-            reason=VERDICTS,
+        self.finished = self._declare(
+            Counter, "tfcluster_clusters_finished", "TFClusters that finished, by reason", {"reason": VERDICTS}
         )
-        self.task_failures = self._counter(
-            "tfcluster_task_failures", "Failures of tasks that count", role=tally.ROLES, cause=tally.CAUSES
+        causes = {"role": tally.ROLES, "cause": tally.CAUSES}
+        self.task_failures = self._declare(Counter, "tfcluster_task_failures", "Failures of tasks that count", causes)
+        self.replacements = self._declare(
+            Counter, "tfcluster_pod_replacements", "Pods that were replaced, by reason", {"reason": REPLACEMENTS}
         )
-        self.replacements = self._counter(
-            "tfcluster_pod_replacements", "Pods that were replaced, by reason", reason=REPLACEMENTS
-        )
-        self.epochs = self._counter("tfcluster_epochs", "Changes of membership")
-        self.view_delivery = self._histogram(
+        self.epochs = self._declare(Counter, "tfcluster_epochs", "Changes of membership")
+        self.view_delivery = self._declare(
+            Histogram,
             "tfcluster_view_delivery_seconds",
             "Time from an edit until all running pods were notified of their changed views",
-            _DELIVERY_SECONDS,
+            buckets=_DELIVERY_SECONDS,
         )
-        self.passes = self._counter("tfcluster_passes", "Reconciles of TFClusters, by outcome", outcome=PASSES)
-        self.pass_duration = self._histogram("tfcluster_pass_duration_seconds", "Duration of reconciles", _PASS_SECONDS)
-        self.status_writes = self._counter(
-            "tfcluster_status_writes", "Writes of the status of a TFCluster, by outcome", outcome=STATUS_WRITES
+        outcomes = {"outcome": ("done", "retried", "failed")}
+        self.passes = self._declare(Counter, "tfcluster_passes", "Reconciles of TFClusters, by outcome", outcomes)
+        self.pass_duration = self._declare(
+            Histogram, "tfcluster_pass_duration_seconds", "Duration of reconciles", buckets=_SECONDS
         )
         # The combinations are not known in advance; verbs and codes are each from a closed set.
         self.api_requests = Counter(
             "tfcluster_api_requests", "Requests to the API server", ["verb", "code"], registry=self.registry
         )
-        self.api_duration = self._histogram(
+        self.api_duration = self._declare(
+            Histogram,
             "tfcluster_api_request_duration_seconds",
             "Time until the answer to a request began",
-            _REQUEST_SECONDS,
-            verb=[verb for verb in VERBS if verb != "watch"],
+            {"verb": [verb for verb in VERBS if verb != "watch"]},
+            buckets=_SECONDS,
         )
-        self.watch_restarts = self._counter(
-            "tfcluster_watch_restarts", "Times that a watch was opened again", kind=WATCHED
+        self.requests_waiting = Gauge(
+            "tfcluster_api_requests_waiting", "Requests that wait for their turn", registry=self.registry
         )
-        self.registry.register(_AtScrape(self))
+        self.leader = Gauge("tfcluster_leader", "Whether this operator acts", registry=self.registry)
+        build = Gauge("tfcluster_build_info", "The version of the operator", ["version"], registry=self.registry)
+        build.labels(__version__).set(1)
+        self.registry.register(self)
         prometheus_client.ProcessCollector(registry=self.registry)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
@@ -135,111 +150,112 @@ class Metrics:
             encode, content_type = choose_encoder("")
         return encode(self.registry), content_type
 
-    def _counter(self, name: str, text: str, **labels: Sequence[str]) -> Counter:
-        counter = Counter(name, text, list(labels), registry=self.registry)
-        _show(counter, labels)
-        return counter
-
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], **labels: Sequence[str]) -> Histogram:
-        histogram = Histogram(name, text, list(labels), buckets=buckets, registry=self.registry)
-        _show(histogram, labels)
-        return histogram
-
-
-class _AtScrape:
-    """The gauges, computed at each scrape."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry would compute all gauges to learn their names."""
-        return ()
-
     def collect(self) -> Iterator[Metric]:
-        """Return the current gauges."""
-        metrics = self._metrics
-        yield from _of_clusters(metrics.figures())
-        yield _gauge("tfcluster_api_requests_waiting", "Requests that wait for their turn", {(): metrics.waiting()})
-        yield _gauge(
-            "tfcluster_watch_silence_seconds",
-            "Time since the last sign of life of a watch, the worst of each kind",
-            {(kind,): seconds for kind, seconds in metrics.silences().items()},
-            kind=WATCHED,
-        )
-        yield _gauge("tfcluster_leader", "Whether this operator acts", {(): float(metrics.leads())})
-        version = (__version__,)
-        yield _gauge("tfcluster_build_info", "The version of the operator", {version: 1}, version=version)
+        """Return the current figures as gauges, with a sample for each combination of labels; none from a standby."""
+        figures = self.figures()
+        for figure, (name, text, labels) in _GAUGES.items():
+            family = GaugeMetricFamily(name, text, labels=list(labels))
+            if figures is not None:
+                values = getattr(figures, figure)
+                for key in product(*labels.values()):
+                    family.add_metric(key, values.get(key, 0) if labels else values)
+            yield family
+
+    def _declare(
+        self, kind: Callable[..., _Declared], name: str, text: str, labels: _Labels | None = None, **options: Any
+    ) -> _Declared:
+        """Create each series at 0 from the start: a series that appears with its first event shows no increase."""
+        metric = kind(name, text, list(labels or ()), registry=self.registry, **options)
+        for key in product(*labels.values()) if labels else ():
+            metric.labels(*key)
+        return metric
 
 
-def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
-    """Return the gauges that only the leader has; a standby returns the families without samples."""
-    known = Figures() if figures is None else figures
-    gauges: tuple[tuple[str, str, Series, Mapping[str, Sequence[str]]], ...] = (
-        (
-            "tfcluster_clusters",
-            "TFClusters by condition",
-            known.conditions,
-            {"condition": sorted(CONDITION_TYPES), "status": STATUSES},
-        ),
-        (
-            "tfcluster_clusters_waiting",
-            "TFClusters that wait for quota, or for the places of a gang",
-            known.waiting,
-            {"reason": WAITS},
-        ),
-        (
-            "tfcluster_waiting_oldest_seconds",
-            "The longest time that a TFCluster has waited for quota, or for the places of a gang",
-            known.waiting_oldest,
-            {"reason": WAITS},
-        ),
-        (
-            "tfcluster_clusters_not_ready",
-            "TFClusters that should be ready and are not, by the reason of Ready",
-            known.not_ready,
-            {"reason": tally.OBSTACLES},
-        ),
-        (
-            "tfcluster_not_ready_oldest_seconds",
-            "The longest time that a TFCluster which should be ready has not been",
-            {(): known.not_ready_oldest},
-            {},
-        ),
-        (
-            "tfcluster_tasks",
-            "Declared tasks by role and state",
-            known.tasks,
-            {"role": tally.ROLES, "state": tally.STATES},
-        ),
-        (
-            "tfcluster_undelivered_view_oldest_seconds",
-            "The longest time that a changed view has not been delivered",
-            {(): known.undelivered_oldest},
-            {},
-        ),
-        ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {(): known.queue_depth}, {}),
-        (
-            "tfcluster_queue_oldest_seconds",
-            "The longest time that a TFCluster has waited for a reconcile",
-            {(): known.queue_oldest},
-            {},
-        ),
-    )
-    for name, text, values, labels in gauges:
-        yield _gauge(name, text, None if figures is None else values, **labels)
+def verb_of(method: str, url: URL, prefix: str = "") -> str:
+    """Return the Kubernetes verb of a request; ``prefix`` is the path of the server's own URL."""
+    if method != "GET":
+        return _VERBS.get(method, "get")
+    if url.query.get("watch") in {"true", "1"}:
+        return "watch"
+    parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
+    # The resource follows "api" and a version, or "apis", a group and a version; it can be in a namespace.
+    rest = parts[2 if parts[0] == "api" else 3 :]
+    return "list" if len(rest) == 1 or (len(rest) == 3 and rest[0] == "namespaces") else "get"
 
 
-def _gauge(name: str, text: str, values: Series | None, **labels: Sequence[str]) -> Metric:
-    """Build a gauge with a sample for each combination of its labels; without values it does not have samples."""
-    family = GaugeMetricFamily(name, text, labels=list(labels))
-    if values is not None:
-        for key in product(*labels.values()):
-            family.add_metric(key, values.get(key, 0.0))
-    return family
+def request_counter(
+    metrics: Metrics, server: str, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+) -> aiohttp.ClientMiddlewareType:
+    """Return a middleware that counts requests by verb and status code, and measures the time to the answer."""
+    prefix = URL(server).path
+
+    def note(verb: str, code: str, began: float) -> None:
+        metrics.api_requests.labels(verb, code).inc()
+        if verb != "watch":
+            metrics.api_duration.labels(verb).observe(elapsed() - began)
+
+    async def count(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        verb, began = verb_of(request.method, request.url, prefix), elapsed()
+        try:
+            response = await handler(request)
+        except _NO_ANSWER:
+            note(verb, NO_CODE, began)
+            raise
+        note(verb, str(response.status), began)
+        return response
+
+    return count
 
 
-def _show(metric: Counter | Histogram, labels: Mapping[str, Sequence[str]]) -> None:
-    """Create each series at 0 from the start: a series that appears with its first event shows no increase."""
-    for key in product(*labels.values()) if labels else ():
-        metric.labels(*key)
+async def serve_probes(
+    port: int,
+    clusters: Sequence[Source],
+    children: Sequence[Source],
+    standing: Callable[[], str],
+    parts: Sequence[asyncio.Task[None]],
+) -> web.AppRunner:
+    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none; ``standing`` says whether this operator leads."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        if ended := [part.get_name() for part in parts if part.done()]:
+            return web.Response(status=503, text=f"ended: {', '.join(ended)}\n")
+        return web.Response(text="every part runs\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        lines, ready = [standing()], any(source.synced.is_set() for source in clusters)
+        if not ready:
+            lines.append("the kind TFCluster was not seen yet")
+        for source in (*clusters, *children):
+            # A namespace that is deleted or forbidden must not block the others.
+            if source.refused:
+                lines.append(f"{source.what}: refused: {source.refused}")
+            elif not source.synced.is_set():
+                ready = False
+                lines.append(f"{source.what}: the list is not in")
+        return web.Response(status=200 if ready else 503, text="\n".join([*lines, ""]))
+
+    return await _serve(port, {"/healthz": healthz, "/readyz": readyz})
+
+
+async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
+    """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
+
+    async def answer(request: web.Request) -> web.Response:
+        # Prometheus sends the formats that it accepts in one header or in several.
+        text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
+        response = web.Response(body=text, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    return await _serve(port, {"/metrics": answer})
+
+
+async def _serve(port: int, answers: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]) -> web.AppRunner:
+    application = web.Application()
+    for path, answer in answers.items():
+        application.router.add_get(path, answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    if port:
+        await web.TCPSite(runner, port=port).start()
+    return runner

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from operator import attrgetter
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
@@ -27,16 +28,15 @@ _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
 #: Called at each change: see ChildStore.
-Changed = Callable[[str, Name, bool], None]
-_Key = TypeVar("_Key", str, Name)
+Changed = Callable[[Name, Name, bool], None]
 _CHANGES: Final = attrgetter("changes")
 
 
 class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
-    ``changed`` is called for each changed child with its controller's UID, its namespace and cluster label, and whether
-    it left the watch.
+    ``changed`` is called for each changed child with the TFCluster that controls it, the one in its label (each a
+    namespace and a name, or ""), and whether it left the watch.
     """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
@@ -45,13 +45,8 @@ class ChildStore:
         self._children: dict[Name, Child] = {}
         #: The number of changes that a decision reads.
         self.changes = 0
-        self._by_owner: dict[str, dict[Name, Child]] = {}
-        #: Children that no TFCluster controls, by namespace.
-        self._others: dict[str, set[Name]] = {}
-        #: The later pods of tasks, by the name of the task's first pod.
-        self._later: dict[Name, set[Name]] = {}
-        #: The pods that mount a resolver ConfigMap and whose programs have not ended, by its name.
-        self._mounting: dict[Name, set[Name]] = {}
+        #: The names of the children in each group; see _groups_of.
+        self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         #: Why the server does not serve this kind, by the namespace that was listed.
         self._lacking: dict[str | None, str] = {}
@@ -78,31 +73,27 @@ class ChildStore:
 
     def owned_by(self, uid: str) -> Iterable[Child]:
         """Return every child that this UID controls."""
-        return self._by_owner.get(uid, {}).values()
+        return self._in_group("owner", uid)
 
     def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
         """Return the pods whose names follow these first pods of tasks, with any controller."""
-        if not self._later:
-            return []
-        return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
+        return [child for first in firsts for child in self._in_group("first pod", namespace, first)]
 
-    def is_mounted(self, resolver: Name) -> bool:
-        """Return whether a pod mounts the resolver ConfigMap of this name, and its programs have not ended."""
-        return resolver in self._mounting
-
-    def namespaces_of_others(self) -> list[str]:
-        """Return the names of the namespaces that have a child which no TFCluster controls."""
-        return list(self._others)
+    def all(self) -> Iterable[Child]:
+        """Return every child."""
+        return self._children.values()
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Return every child of a namespace that no TFCluster controls."""
-        return [self._children[name] for name in self._others.get(namespace, ())]
+        return self._in_group("no owner", namespace)
+
+    def _in_group(self, *group: str) -> list[Child]:
+        return [self._children[name] for name in self._groups.get(group, ())]
 
     def put(self, child: Child) -> None:
         """Store a child from an event or from the answer to a write, unless a newer version is known.
 
-        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition, does
-        not cause a reconcile.
+        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition.
         """
         meta = child.meta
         name = (meta.namespace, meta.name)
@@ -111,22 +102,19 @@ class ChildStore:
             return
         if known is not None and known.meta.version >= meta.version:
             return
-        child = _noted(child, known, self._now())
+        if isinstance(child, Pod):
+            # Our own notes on the pod stay.
+            child = child.seen(known if isinstance(known, Pod) and known.meta.uid == meta.uid else None, self._now())
         if known is not None:
             if differ_in_version_alone(child, known):
-                self._children[name] = self._by_owner[meta.owner_uid][name] = child
+                self._children[name] = child
                 return
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
         self._children[name] = child
-        self._by_owner.setdefault(meta.owner_uid, {})[name] = child
-        if not meta.owner_name:
-            self._others.setdefault(meta.namespace, set()).add(name)
-        if (first := _before(child)) is not None:
-            self._later.setdefault(first, set()).add(name)
-        if (copy := _mounts(child)) is not None:
-            self._mounting.setdefault(copy, set()).add(name)
+        for group in _groups_of(child):
+            self._groups.setdefault(group, {})[name] = None
         self._tell(child)
 
     def put_back(self, child: Child) -> None:
@@ -167,19 +155,14 @@ class ChildStore:
         meta = child.meta
         # A resolver ConfigMap does not belong to a single cluster, even if it has the label of one.
         cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
-        self._changed(meta.owner_uid, (meta.namespace, cluster), left)
+        self._changed((meta.namespace, meta.owner_name), (meta.namespace, cluster), left)
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
-        of_owner = self._by_owner[known.meta.owner_uid]
-        del of_owner[name]
-        if not of_owner:
-            del self._by_owner[known.meta.owner_uid]
-        _take_out(self._others, known.meta.namespace, name)
-        if (first := _before(known)) is not None:
-            _take_out(self._later, first, name)
-        if (copy := _mounts(known)) is not None:
-            _take_out(self._mounting, copy, name)
+        for group in _groups_of(known):
+            del self._groups[group][name]
+            if not self._groups[group]:
+                del self._groups[group]
 
     def _bury(self, uid: str, version: int) -> None:
         self._gone[uid] = max(version, self._gone.get(uid, -1))
@@ -188,10 +171,15 @@ class ChildStore:
             self._gone.popitem(last=False)
 
 
-def _before(child: Child) -> Name | None:
-    """Return the name of a task's first pod for a later pod of the task; None for other objects."""
-    first, number = naming.first_pod_name(child.meta.name) if isinstance(child, Pod) else ("", 0)
-    return (child.meta.namespace, first) if number else None
+def _groups_of(child: Child) -> Iterator[tuple[str, ...]]:
+    meta = child.meta
+    yield "owner", meta.owner_uid
+    if not meta.owner_name:
+        yield "no owner", meta.namespace
+    if isinstance(child, Pod):
+        first, number = naming.first_pod_name(meta.name)
+        if number:
+            yield "first pod", meta.namespace, first
 
 
 def _is_shared(child: Child) -> bool:
@@ -199,33 +187,10 @@ def _is_shared(child: Child) -> bool:
     return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
 
 
-def _mounts(child: Child) -> Name | None:
-    """Return the name of the resolver ConfigMap that a pod mounts; None for other objects and for ended pods."""
-    if not isinstance(child, Pod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
-        return None
-    return child.meta.namespace, child.resolver
-
-
-def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
-    names = of.get(key)
-    if names is not None:
-        names.discard(name)
-        if not names:
-            del of[key]
-
-
-def _noted(child: Child, known: Child | None, now: float) -> Child:
-    """Copy our own notes on a pod to its new version; return any other child unchanged."""
-    if not isinstance(child, Pod):
-        return child
-    return child.seen(known if isinstance(known, Pod) and known.meta.uid == child.meta.uid else None, now)
-
-
 class Stores:
     """The stores of every kind, and their objects of one cluster."""
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
-        self._now = now
         self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
         #: Objects of other owners that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
         self.blocking: dict[str, dict[tuple[str, str], Child]] = {}
@@ -245,18 +210,15 @@ class Stores:
         """The number of changes that a decision reads: while it is the same, so is what is observed."""
         return sum(map(_CHANGES, self.of.values()))
 
-    def namespaces_with_copies(self) -> list[str]:
-        """Return the names of the namespaces that have a resolver ConfigMap."""
-        return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
+    def copies(self) -> list[ConfigMap]:
+        """Return every ConfigMap with the name of a resolver ConfigMap that no TFCluster controls."""
+        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].all())
+        return [one for one in found if _is_shared(one) and not one.meta.owner_name]
 
-    def copies_in(self, namespace: str) -> list[ConfigMap]:
-        """Return every known ConfigMap of a namespace with the name of a resolver ConfigMap."""
-        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].others(namespace))
-        return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
-
-    def is_mounted(self, copy: ConfigMap) -> bool:
-        """Return whether a pod that has not ended mounts a resolver ConfigMap."""
-        return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
+    def mounted_copies(self) -> set[Name]:
+        """Return the names of the resolver ConfigMaps that pods mount whose programs have not ended."""
+        pods = cast("Iterable[Pod]", self.of["Pod"].all())
+        return {(one.meta.namespace, one.resolver) for one in pods if one.phase not in {"Succeeded", "Failed"}}
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Return everything that exists under a cluster's names or under its control."""
@@ -281,12 +243,8 @@ class Stores:
         if kind == ConfigMap.KIND and resolver:
             names.append(resolver)
         found = {child.meta.name: child for child in ours}
-        for child in store.later_than(cluster.namespace, names):
+        held = (store.get((cluster.namespace, name)) for name in names if name not in found)
+        blocked = (child for (of, _), child in blocking.items() if of == kind)
+        for child in chain(store.later_than(cluster.namespace, names), filter(None, held), blocked):
             found.setdefault(child.meta.name, child)
-        for name in names:
-            if name not in found and (held := store.get((cluster.namespace, name))) is not None:
-                found[name] = held
-        for (of, name), child in blocking.items():
-            if of == kind:
-                found.setdefault(name, child)
         return found

@@ -183,6 +183,12 @@ def test_rejected_list_is_reported_and_retried(status):
     assert 3 <= len(server.asked) <= 25
 
 
+def test_answer_of_a_proxy_is_not_a_list():
+    server = Server(body=b'{"metadata":{},"items":"maintenance"}')
+    assert not inform(server, 30.0).synced.is_set()
+    assert 3 <= len(server.asked) <= 25
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [(404, "the API server does not serve podgroups of scheduling.k8s.io/v1beta1"), (403, "podgroups is forbidden")],

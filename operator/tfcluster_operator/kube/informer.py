@@ -130,7 +130,7 @@ class Informer(Source):
                 raise
             except errors.GoneError:
                 self._version = ""
-            except errors.KubeError as error:
+            except (errors.KubeError, msgspec.DecodeError) as error:  # a proxy can answer with JSON of its own
                 self._doubtful = True
                 await self._note(error)
                 if str(error) != told:  # an error that continues for hours is logged once
@@ -143,7 +143,7 @@ class Informer(Source):
                 continue
             await asyncio.sleep(backoff.next())
 
-    async def _note(self, error: errors.KubeError) -> None:
+    async def _note(self, error: Exception) -> None:
         """Note a rejection; if the kind is optional, wait until another try is worthwhile."""
         if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
             return

@@ -74,7 +74,7 @@ def convert_command(
 
 
 def _report(conversion: Conversion, name: str, *, check: bool, quiet: bool) -> bool:
-    """Print what became of a TFJob; return whether the check, if one is wanted, finds no difference."""
+    """Print the report on a TFJob; return False if --check finds a difference."""
     lines, proves = [*_lines(conversion, name, quiet=quiet)], True
     if check and conversion.cluster is not None:
         comparison = compare(conversion.job, conversion.cluster)

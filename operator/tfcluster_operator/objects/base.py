@@ -126,7 +126,7 @@ class _Page(msgspec.Struct, Generic[_Wire]):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a kind's objects depend on: the cluster, the number of a job's tasks that have not completed, its end."""
+    """The inputs of a kind's objects: the cluster, the number of a job's tasks that have not completed, the end."""
 
     cluster: TFCluster
     open_tasks: Callable[[Job], int]

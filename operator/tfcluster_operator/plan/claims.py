@@ -112,7 +112,7 @@ class ClaimsPlan:
         self._ask(first, 0, {job.name: job.replicas for job in self._declared.jobs})
 
     def _grow(self) -> None:
-        """Request quota for the tasks that have none, with one claim."""
+        """Request quota for the tasks without quota, with one claim."""
         rest, granted = self._standing.rest, self._standing.granted
         lacking = {job.name: job.replicas - granted.get(job.name, 0) for job in self._declared.jobs}
         lacking = {name: count for name, count in lacking.items() if count > 0}

@@ -44,7 +44,7 @@ def status_of(
     """Compute the whole status.
 
     ``findings`` prevent the cluster from being ready, ``aside`` are other problems, and ``changed`` has the first field
-    in which a job's template differs from its outdated pods.
+    of a job's template that differs from its outdated pods.
     """
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}

@@ -35,12 +35,7 @@ def read_yaml(text: str) -> list[Object]:
 
 
 class Helm:
-    """The real helm, with a separate home.
-
-    Args:
-        program: the binary.
-        home: a folder for its files.
-    """
+    """The real helm, with a separate home."""
 
     def __init__(self, program: Path, home: Path) -> None:
         self._program = program
@@ -114,13 +109,7 @@ def the_only(objects: Sequence[Object], kind: str) -> Object:
 
 
 def look(objects: Sequence[Object], where: str) -> Any:
-    """Return the value at a path in the objects; None if it, its object, or a part of the path is missing.
-
-    Args:
-        objects: all objects.
-        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind with at most one object; or ``Kind:name.path``, for
-            one of several.
-    """
+    """Return the value at ``Kind.path.to.a[0].field``, or ``Kind:name.path`` for one of several; None if missing."""
     kind, *steps = re.findall(r"[^.\[\]]+", where)
     kind, _, name = kind.partition(":")
     found = [one for one in of_kind(objects, kind) if name in {"", one["metadata"]["name"]}]
@@ -148,12 +137,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str
 
 
 def nest(path: str, value: Any) -> Object:
-    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``.
-
-    Args:
-        path: the leaf, ``watchNamespaces.0`` for an item; or with slashes, as in helm's error messages.
-        value: its value.
-    """
+    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``; slashes work too."""
     steps = path[1:].split("/") if path.startswith("/") else path.split(".")
     for step in reversed(steps):
         value = [value] if step.isdigit() else {step.replace("~1", "/"): value}

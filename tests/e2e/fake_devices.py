@@ -8,11 +8,7 @@ from pathlib import Path
 
 
 class FakeDevices:
-    """The devices that ``python -m local_kubernetes`` simulates.
-
-    Args:
-        checkout: the root of the cluster's checkout.
-    """
+    """The devices that ``python -m local_kubernetes`` of a checkout simulates."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout

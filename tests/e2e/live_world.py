@@ -25,14 +25,7 @@ BROOM: Final = "broom-worker-0"
 
 
 class LiveWorld(World):
-    """A namespace with running pods.
-
-    Args:
-        objects: access as an administrator.
-        namespace: its name.
-        api: the same access as the official client.
-        image: an image with python3 and the resolver.
-    """
+    """A namespace with running pods; ``image`` has python3 and the resolver."""
 
     def __init__(self, objects: Objects, namespace: str, *, api: client.ApiClient, image: str) -> None:
         super().__init__(objects, namespace)
@@ -182,10 +175,7 @@ class LiveWorld(World):
         )
 
     def await_answer(self, caller: str, pod: str) -> None:
-        """Wait until a connection from one pod to the address of another reaches that pod.
-
-        A replaced pod has another IP, and DNS caches can keep the old response for its time to live.
-        """
+        """Wait until a connection from one pod to the address of another reaches it: DNS can keep the old IP."""
         address = self.address(pod)
         eventually(
             lambda: self.call(caller, [address])[address],
@@ -208,11 +198,7 @@ def is_ready(cluster: Object) -> bool:
 
 
 def who_reaches(addresses: Iterable[str], callers: Mapping[str, LiveWorld]) -> dict[str, set[str]]:
-    """Connect to addresses from all pods concurrently.
-
-    Returns:
-        For each address the pods that got a response.
-    """
+    """Connect to addresses from all pods concurrently; return for each address the pods that got a response."""
     found: dict[str, set[str]] = {address: set() for address in addresses}
     with ThreadPoolExecutor(len(callers)) as pool:
         answers = pool.map(lambda name, world: world.python(name, REACHED, *found), callers, callers.values())

@@ -47,11 +47,7 @@ def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
 
 
 def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
-    """Scale the example and wait until the chief's program trains on this number of workers.
-
-    Returns:
-        The chief's log since the resize, and the seconds from the request to the change of the running program.
-    """
+    """Scale the example until it trains on so many workers; return its log since, and the seconds it took."""
     before = len(world.logs(CHIEF))
     asked = datetime.now(UTC)
     scaled = kubectl("-n", world.namespace, "scale", f"tfcluster/{CLUSTER}", f"--replicas={workers}")
@@ -70,11 +66,7 @@ def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
 
 
 def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_testsuite_property):
-    """Scaled from two workers to four and back, the running program adds the workers and releases them.
-
-    No remaining process or pod restarts, and no training step is lost. A leaving worker exits when the chief has
-    released it, not at its deadline.
-    """
+    """No process restarts, no step is lost, and a worker leaves when the chief released it, not at its deadline."""
     uids = elastic.uids()
 
     _, took = resize(elastic, kubectl, 4)

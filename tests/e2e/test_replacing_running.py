@@ -111,11 +111,7 @@ def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
 
 
 def test_evicted_pods_are_replaced_and_count_no_failure(world):
-    """A pod that the kubelet evicts is re-created, and this is not a failure.
-
-    If the program exits with 0 at SIGTERM, the kubelet reports only Succeeded, so that only restartPolicy Always
-    replaces the pod; for another exit code, it reports Failed and Evicted.
-    """
+    """If the program exits with 0 at SIGTERM, the kubelet reports only Succeeded: restartPolicy Always replaces it."""
     limits = {"limits": {"ephemeral-storage": "1Mi"}}
     template = pod_template(world.image, OVERFILL_ON_DEMAND, resources=limits)
     stubborn = pod_template(world.image, OVERFILL_ON_DEMAND.replace("os._exit(0)", "os._exit(143)"), resources=limits)

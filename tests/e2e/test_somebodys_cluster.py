@@ -118,11 +118,7 @@ def test_quickstart(somebody, training_image, namespace, objects):
 
 
 def publish(somebody: Somebody, inside: str, outside: str) -> str:
-    """Push the operator's image and the chart to the registry, as a release does.
-
-    Returns:
-        The reference for helm.
-    """
+    """Push the operator's image and the chart to the registry, as a release does; return the chart for helm."""
     version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["version"]
     archive = "import scripts.images as images; print(images.OPERATOR.archive())"
     built = somebody.run(f"cd {somebody.checkout()} && .venv/bin/python -c '{archive}'").split()[-1]

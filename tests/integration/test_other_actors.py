@@ -186,10 +186,7 @@ def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
 
 
 def test_policy_that_removes_annotations_causes_back_off(world, audit):
-    """Pods that a policy keeps outdated are replaced repeatedly, and the status has the reason.
-
-    test_holds has the back-off between the replacements.
-    """
+    """test_holds has the back-off between the replacements."""
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
         world.launch("c", {"worker": {"replicas": 1}}, updateStrategy={"type": "Recreate"})

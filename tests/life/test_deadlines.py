@@ -51,10 +51,7 @@ def await_time(moment: datetime) -> None:
 
 
 def test_deadline_fires_by_itself(world, kubelet):
-    """Clusters that run, wait for nodes, back off or wait for another job fail at their deadline and not before.
-
-    test_work_queue checks in virtual time how late the timer fires.
-    """
+    """Not before the deadline; test_work_queue checks in virtual time how late the timer fires."""
     world.launch("pends", {"worker": {}}, activeDeadlineSeconds=2)
     world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}}, activeDeadlineSeconds=3)
     launch_running(world, kubelet, "runs", {"worker": {"replicas": 2}})

@@ -21,11 +21,7 @@ def delete_soon(world: World, pod: str) -> None:
 
 
 def test_stuck_pod_is_reported_and_force_deleted_if_allowed(world, kubelet, audit):
-    """The reason is StuckTerminating; with forceDeleteAfterSeconds the pod is deleted by force and replaced.
-
-    In both cases it is a disruption: it is not counted as a failure, and its name is not used again before the pod is
-    deleted.
-    """
+    """Not counted as a failure; the pod's name is not used again before it is deleted."""
     waits = launch_running(world, kubelet, "waits", {"worker": {"replicas": 2}}, backoffLimit=0)
     forces = launch_running(
         world, kubelet, "forces", {"worker": {"replicas": 2}}, backoffLimit=0, forceDeleteAfterSeconds=2

@@ -64,10 +64,7 @@ class AuditLog:
         return self._path.stat().st_size
 
     def since(self, position: int, *, user: str = "", namespace: str | None = None) -> list[Request]:
-        """Return the finished reads and the received writes after a position, in the order of receipt.
-
-        This includes every write with a visible effect: if its response is not logged yet, wait for it.
-        """
+        """Return the finished reads and the received writes after a position, once the writes are answered."""
         end = self.position()
         begun = self._writes_begun(position, end, user)
         answered = eventually(

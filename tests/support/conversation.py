@@ -206,11 +206,7 @@ def steps(cluster: Object) -> Sequence[Step]:
 
 
 async def hold(session: Any, server: str, namespace: str, conversation: Sequence[Step]) -> dict[str, Any]:
-    """Send all requests of the conversation.
-
-    Returns:
-        The status and the response of each fact, without what differs from server to server.
-    """
+    """Send all requests; return the status and the comparable response of each fact."""
     answers: dict[str, Any] = {}
     heard: dict[str, Any] = {}
     for step in conversation:

@@ -14,15 +14,7 @@ _FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A fenced block.
-
-    Attributes:
-        language: "python", "console" or "yaml".
-        place: the text after the language, such as "as=chief"; may be empty.
-        text: the text between the fences.
-        line: its first line in the guide.
-        guide: the name of the guide's file.
-    """
+    """A fenced block; ``place`` is the text after the language, ``line`` its first line in ``guide``."""
 
     language: str
     place: str

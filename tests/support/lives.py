@@ -23,11 +23,7 @@ def pods_of_jobs(cluster: str, jobs: Mapping[str, Object]) -> list[str]:
 def launch_running(
     world: World, kubelet: StandInKubelet, name: str, jobs: Mapping[str, Object], **spec: Any
 ) -> dict[str, str]:
-    """Create a cluster and run all its pods.
-
-    Returns:
-        The UIDs of the pods by name.
-    """
+    """Create a cluster and run all its pods; return their UIDs by name."""
     world.launch(name, dict(jobs), **spec)
     pods = world.await_pods_of(name, pods_of_jobs(name, jobs))
     kubelet.run(*pods)
@@ -35,11 +31,7 @@ def launch_running(
 
 
 def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old: Mapping[str, str]) -> dict[str, str]:
-    """Confirm the end of each terminating pod, until a new pod exists at every name.
-
-    Returns:
-        The new UIDs by name.
-    """
+    """Confirm the end of each terminating pod until each name has a new pod; return the new UIDs by name."""
 
     def probe() -> dict[str, str]:
         confirm_ends(world, kubelet, cluster, old)
@@ -101,11 +93,7 @@ def remembered(world: World, cluster: str, job: str) -> Object:
 
 
 def await_another_pass(world: World, *clusters: str) -> None:
-    """Wait until the operator has reconciled each of these clusters after every earlier event.
-
-    Edit a field without effect: its generation reaches the status at the end of a reconcile, in one write. Actions on
-    earlier events are complete by then.
-    """
+    """Wait until each was reconciled after every earlier event: the status has seen an edit without effect."""
     edited = {name: world.edit(name, {"ttlSecondsAfterFinished": _another_ttl(world, name)}) for name in clusters}
     for name, generation in edited.items():
         world.await_status(

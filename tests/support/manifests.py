@@ -45,11 +45,7 @@ class TFClusterBuilder:
         template: Object | None = None,
         **fields: Any,
     ) -> TFClusterBuilder:
-        """Add a job, or replace the one with that name.
-
-        Returns:
-            This builder.
-        """
+        """Add a job, or replace the one with that name."""
         job: Object = {**fields, "template": pod_template() if template is None else template}
         if filters is not None:
             job["deviceFilters"] = list(filters)

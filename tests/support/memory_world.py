@@ -157,12 +157,7 @@ def _audited(request: Any) -> Audited:
 
 
 class MemoryOperator:
-    """The same engine with the methods of :class:`~.operator_process.OperatorProcess`, in virtual time.
-
-    Args:
-        plane: the API server.
-        log: the log file.
-    """
+    """The same engine with the methods of :class:`~.operator_process.OperatorProcess`, in virtual time."""
 
     def __init__(self, plane: Plane, log: Path) -> None:
         self._plane = plane

@@ -71,14 +71,7 @@ class Objects:
         self._api = api
 
     def request(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
-        """Send one request to the API server.
-
-        Returns:
-            The decoded JSON.
-
-        Raises:
-            ApiException: the status is not 2xx.
-        """
+        """Send one request; return the decoded JSON, or raise an ApiException if the status is not 2xx."""
         return json.loads(self._send(method, path, body, content=content))
 
     def text(self, path: str) -> str:

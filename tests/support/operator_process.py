@@ -24,12 +24,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class OperatorProcess:
-    """One operator at a time; all runs append to the same log.
-
-    Args:
-        kubeconfig: the default kubeconfig of the operator.
-        log: the file for its output.
-    """
+    """One operator at a time; all runs append to the same log."""
 
     def __init__(self, *, kubeconfig: Path, log: Path) -> None:
         self.log = log
@@ -56,14 +51,7 @@ class OperatorProcess:
         wait: bool = True,
         sources: Path | None = None,
     ) -> None:
-        """Start the operator.
-
-        Args:
-            kubeconfig: another kubeconfig than the default.
-            arguments: its scope; with ``--leader-election`` and its like, it needs permissions for its Lease.
-            wait: whether to wait until it is ready.
-            sources: the folder of other sources than these.
-        """
+        """Start the operator, by default of these sources for all namespaces, and wait until it is ready."""
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         election = () if "--leader-election" in arguments else ("--no-leader-election",)

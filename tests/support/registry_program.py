@@ -34,11 +34,7 @@ def archive() -> Path:
 
 @contextmanager
 def serving(folder: Path, port: int, *, enter: Sequence[str] = ()) -> Iterator[str]:
-    """Serve the images of a folder on loopback for a ``with`` block.
-
-    Yields:
-        Its address.
-    """
+    """Serve the images of a folder on loopback for a ``with`` block; yield the address."""
     address = f"127.0.0.1:{port}"
     configuration = folder / f"{'inside' if enter else 'outside'}.json"
     storage = {"filesystem": {"rootdirectory": str(folder / "images")}}

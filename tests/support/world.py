@@ -35,21 +35,14 @@ class World:
         return self.objects.create(TFCLUSTERS, self.namespace, manifest)
 
     def launch(self, name: str, jobs: dict[str, Object], **spec: Any) -> Object:
-        """Create a TFCluster; jobs without a template get one with one container.
-
-        By default, failed pods are not kept: most tests follow a task by the name of its pod.
-        """
+        """Create a TFCluster, by default without a history of failed pods and with templates of one container."""
         builder = tfcluster(name).spec(**{"failedPodsHistoryLimit": 0, **spec})
         for job, fields in jobs.items():
             builder.job(job, **fields)
         return self.apply(builder.build())
 
     def edit(self, name: str, spec: Object) -> int:
-        """Merge-patch the spec of a TFCluster.
-
-        Returns:
-            The generation after the edit.
-        """
+        """Merge-patch the spec of a TFCluster; return the generation after the edit."""
         edited = self.objects.patch(TFCLUSTERS, self.namespace, name, {"spec": spec})
         return edited["metadata"]["generation"]
 

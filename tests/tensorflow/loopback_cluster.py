@@ -26,10 +26,7 @@ def released(address: str) -> Path:
 
 
 class LoopbackCluster:
-    """Tasks on loopback: their addresses, their mounted views, and the started processes.
-
-    ``reach`` is the number of tasks per job with declared filters: by default two more than exist.
-    """
+    """Tasks on loopback; ``reach`` is the tasks per job with filters, by default two more than exist."""
 
     def __init__(
         self,

@@ -373,10 +373,7 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
 
 
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
-    """A resize ends in time while TensorFlow waits for a new task that listened a moment ago; closures continue.
-
-    The error says so. When the task listens after all, the change is applied, and the next resize reports it.
-    """
+    """The error says so; when the task listens after all, the change is applied, and the next resize reports it."""
     cluster = program.cluster
     index = cluster.add_task("worker")
     half = Half(cluster.addresses["worker"][index], connects=False)

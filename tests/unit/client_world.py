@@ -30,15 +30,7 @@ _T = TypeVar("_T")
 
 
 class ClientWorld:
-    """One control plane in its own thread.
-
-    Attributes:
-        kube: the API server; access it with ``at_once``.
-        nodes: the simulated nodes; access them with ``at_once``.
-        kubeconfig: the file for clients.
-        logs: the text of each container's log, by pod.
-        played: the logs of all other pods, line by line; access them with ``at_once``.
-    """
+    """One control plane in its own thread; access ``kube``, ``nodes`` and ``played`` with ``at_once``."""
 
     kube: MemoryKubernetes
     nodes: Nodes

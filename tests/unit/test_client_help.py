@@ -114,10 +114,7 @@ def test_an_example_works(line: str) -> None:
 
 
 def begin_and_interrupt(words: list[str]) -> None:
-    """Run a command until it has said something, and press Ctrl-C.
-
-    Python drops a KeyboardInterrupt that comes while it collects garbage: who sees nothing happen presses again.
-    """
+    """Press Ctrl-C until the command ends: Python drops a KeyboardInterrupt during a garbage collection."""
     with subprocess.Popen(
         [sys.executable, "-m", "tfcluster", *words],
         stdout=subprocess.PIPE,

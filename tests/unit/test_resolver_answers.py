@@ -164,10 +164,7 @@ def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[st
     ],
 )
 def test_own_accelerators_are_what_is_granted_and_can_be_used(speak_as, visible, asked, shown, found):
-    """Healthy devices of exactly the task; for the own task the smaller number counts, and a warning has both.
-
-    Devices without a limit, such as a DRA claim, count as far as the process sees them.
-    """
+    """For the own task the smaller number counts, and a warning has both; without a limit, the visible ones count."""
     if shown is not None:
         visible(**shown)
 

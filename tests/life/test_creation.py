@@ -40,32 +40,6 @@ def test_creation_makes_a_pod_a_task_and_a_config_map_a_job(mnist):
     assert list(mnist.services()) == ["mnist"]
 
 
-def test_creation_service_is_headless_and_publishes_early(mnist):
-    spec = mnist.services()["mnist"]["spec"]
-
-    assert (spec["clusterIP"], spec["type"], spec["publishNotReadyAddresses"]) == ("None", "ClusterIP", True)
-    assert spec["selector"] == {"tfcluster.dev/cluster": "mnist"}
-    assert sorted(port["port"] for port in spec["ports"]) == [2222, 3333]
-
-
-@pytest.mark.parametrize("kind", ["pods", "config_maps", "services", "network_policies"])
-def test_creation_everything_is_controlled_by_the_cluster(mnist, kind):
-    owner = {
-        "apiVersion": "tfcluster.dev/v1alpha1",
-        "kind": "TFCluster",
-        "name": "mnist",
-        "uid": mnist.cluster("mnist")["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    found = getattr(mnist, kind)()
-
-    assert found
-    assert {name: thing["metadata"].get("ownerReferences") for name, thing in found.items()} == {
-        name: [owner] for name in found
-    }
-
-
 def test_creation_every_container_knows_its_task(mnist):
     """Init containers and sidecars too have the task's address, its view and the resolver."""
     spec = mnist.demand(PODS, "mnist-worker-1")["spec"]

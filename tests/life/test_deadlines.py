@@ -155,36 +155,3 @@ def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, 
     world.await_removed("over")
     await_another_pass(world, "not-over")
     assert world.condition("not-over", "Succeeded")["status"] == "True"
-
-
-def test_ttl_can_be_edited_after_the_end(world, kubelet):
-    """TTL is the only field with an effect after the end: if it is added then, the cluster is deleted."""
-    launch_running(world, kubelet, "c", {"worker": {}})
-    kubelet.succeed("c-worker-0")
-    world.await_ended("c", "Succeeded")
-
-    world.edit("c", {"ttlSecondsAfterFinished": 0})
-
-    world.await_removed("c")
-
-
-@pytest.mark.usefixtures("garbage_collector")
-def test_ttl_takes_everything_along(world, kubelet):
-    """The Service, the views, the copy of the resolver and the pods that cleanPodPolicy kept are deleted too."""
-    launch_running(
-        world,
-        kubelet,
-        "c",
-        {"chief": {}, "worker": {"replicas": 2}},
-        cleanPodPolicy="None",
-        ttlSecondsAfterFinished=0,
-    )
-    kubelet.succeed("c-chief-0")
-    world.await_removed("c")
-
-    await_pods_left(world, kubelet, "c", [])
-    eventually(
-        lambda: [*world.services(), *world.config_maps()],
-        lambda left: not left,
-        what="nothing is left",
-    )

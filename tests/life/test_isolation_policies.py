@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from support.lives import await_another_pass
-from support.objects import NETWORK_POLICIES, RESOURCE_QUOTAS
+from support.objects import RESOURCE_QUOTAS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 
@@ -30,22 +30,6 @@ PEERS = [
 def await_policies(world, *names: str) -> None:
     """Wait until exactly these NetworkPolicies exist."""
     eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
-
-
-@pytest.mark.usefixtures("garbage_collector")
-def test_isolation_is_enabled_by_default(world):
-    """By default, the tasks' port is closed to other pods; the policy is deleted with the cluster."""
-    world.launch("c", {"worker": {}})
-    world.await_settled("c")
-
-    policy = world.demand(NETWORK_POLICIES, "c")
-    (owner,) = policy["metadata"]["ownerReferences"]
-
-    assert world.status("c")["isolation"] == "Cluster"
-    assert (owner["kind"], owner["name"], owner["controller"]) == ("TFCluster", "c", True)
-    assert policy["spec"]["podSelector"] == {"matchLabels": {"tfcluster.dev/cluster": "c"}}
-    world.remove("c")
-    await_policies(world)
 
 
 @pytest.mark.parametrize("scope", ["Task", "All"])

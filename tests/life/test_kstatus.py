@@ -101,19 +101,6 @@ def test_new_cluster_is_in_progress_before_any_operator_has_seen_it(objects: Obj
     assert [found.status for found in judge(created, stored)] == ["InProgress", "InProgress"]
 
 
-def test_edit_is_in_progress_until_it_is_observed(objects: Objects, namespace: str) -> None:
-    """After an edit, the API server's own generation invalidates the old verdict."""
-    objects.create(TFCLUSTERS, namespace, tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build())
-    status = {"observedGeneration": 1, "conditions": [READY, GOING]}
-    objects.patch(TFCLUSTERS, namespace, "c", {"status": status}, subresource="status")
-    before = objects.get(TFCLUSTERS, namespace, "c") or {}
-
-    edited = objects.patch(TFCLUSTERS, namespace, "c", {"spec": {"suspend": True}})
-    seen = objects.patch(TFCLUSTERS, namespace, "c", {"status": {"observedGeneration": 2}}, subresource="status")
-
-    assert [found.status for found in judge(before, edited, seen)] == ["Current", "InProgress", "Current"]
-
-
 @pytest.mark.usefixtures("operator")
 def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(world: World, kubelet) -> None:
     world.launch("c", {"chief": {}, "worker": {"replicas": 2}})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from kubernetes.client.exceptions import ApiException
 from support.audit import Request
-from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
+from support.lives import give_the_service_an_ip
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, bind
 from support.snapshot import snapshot
 from support.waiting import eventually
@@ -235,8 +235,7 @@ def live_through_everything(world: World, kubelet) -> None:
     eventually(
         lambda: world.services()["c"]["spec"]["selector"], lambda s: "color" not in s, what="the selector is repaired"
     )
-    owned = {key: world.demand(SERVICES, "c")["metadata"][key] for key in ("name", "labels", "ownerReferences")}
-    replace_by_a_cluster_ip_service(world, owned)
+    give_the_service_an_ip(world)
     eventually(
         lambda: world.services().get("c", {}).get("spec", {}).get("clusterIP"),
         lambda address: address == "None",
@@ -264,19 +263,3 @@ def live_through_everything(world: World, kubelet) -> None:
     world.await_settled("brief")
     kubelet.succeed("brief-worker-0")
     world.await_removed("brief")
-
-
-def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
-    """Replace our Service with one that has a cluster IP, racing the operator for the name."""
-
-    def attempt() -> bool:
-        world.delete(SERVICES, "c")
-        try:
-            world.objects.create(SERVICES, world.namespace, {"metadata": metadata, "spec": {"ports": [{"port": 2222}]}})
-        except ApiException as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
-
-    eventually(attempt, what="a Service with a cluster IP is in place")

@@ -67,43 +67,6 @@ def test_restart_waits_and_says_until_when(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
-def test_restart_policies_by_exit_code(world, kubelet):
-    """Only the restartPolicy decides the meaning of an exit code."""
-    outcomes = {
-        ("OnFailure", 0): "complete",
-        ("OnFailure", 1): "restarted",
-        ("Always", 0): "again",
-        ("ExitCode", 1): "PermanentExitCode",
-        ("ExitCode", 128): "restarted",
-        ("Never", 1): "TaskFailed",
-    }
-    names = {case: f"{case[0].lower()}-{case[1]}" for case in outcomes}
-    old = {
-        case: launch_running(world, kubelet, name, {"worker": {}, "ps": {"restartPolicy": case[0]}})[f"{name}-ps-0"]
-        for case, name in names.items()
-    }
-    for (_, code), name in names.items():
-        kubelet.succeed(f"{name}-ps-0") if code == 0 else kubelet.fail(f"{name}-ps-0", exit_code=code)
-
-    for case, wanted in outcomes.items():
-        name = names[case]
-        if wanted in {"restarted", "again"}:
-            world.await_replaced(f"{name}-ps-0", old[case])
-            count = "restarts" if wanted == "restarted" else "disruptions"
-            found = world.await_status(name, lambda s, c=count: s["jobs"]["ps"][c] == 1, what=f"{name}: one {count}")
-            assert found["restarts"] == (wanted == "restarted"), name
-            assert world.condition(name, "Failed")["status"] == "False", name
-        elif wanted == "complete":
-            world.await_status(name, lambda s: s["jobs"]["ps"]["succeeded"] == 1, what=f"{name}: it is complete")
-            assert world.uid(f"{name}-ps-0") == old[case], name
-        else:
-            world.await_ended(name, "Failed", wanted)
-            message = world.condition(name, "Failed")["message"]
-            assert ("ps-0" in message, f"exit code {case[1]}" in message) == (True, True), message
-            assert world.uid(f"{name}-ps-0") == old[case], name
-
-
-@pytest.mark.usefixtures("operator")
 def test_disruption_is_never_a_failure(world, kubelet):
     """Evicted, preempted and deleted pods are replaced under every policy, and do not count against a limit, even 0."""
     old = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.manifests import pod_template
-from support.objects import MERGE, TFCLUSTERS, Object
+from support.objects import Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
@@ -83,15 +83,6 @@ def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
     assert max(w.finished for w in touched) <= min(w.received for w in deleted)
 
 
-def test_scale_through_the_scale_subresource(world, kubectl):
-    launch(world, {"chief": {}, "worker": {"replicas": 1, "maxReplicas": 4}})
-
-    result = kubectl("scale", "tfcluster/c", "--replicas=3", "-n", world.namespace)
-
-    assert result.returncode == 0, result.stderr
-    world.await_pods(task_names("c", chief=1, worker=3))
-
-
 def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
     """Rapid consecutive edits end in the state of the last one."""
     launch(world)
@@ -131,18 +122,3 @@ def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
     world.await_pods(task_names("c", worker=2))
 
     assert not set(uids(world).values()) & set(old.values())
-
-
-@pytest.mark.server
-def test_scale_subresource_cannot_exceed_max_replicas(world):
-    """The same rules validate /scale and an edit: it cannot exceed maxReplicas."""
-    from kubernetes.client.exceptions import ApiException
-
-    launch(world, {"worker": {"replicas": 1, "maxReplicas": 2}})
-
-    with pytest.raises(ApiException) as refusal:
-        world.objects.patch(
-            TFCLUSTERS, world.namespace, "c", {"spec": {"replicas": 3}}, subresource="scale", content=MERGE
-        )
-
-    assert refusal.value.status == 422

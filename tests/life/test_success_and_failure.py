@@ -18,15 +18,6 @@ from support.world import task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-def test_success_can_be_waited_for(world, kubelet, kubectl):
-    launch_running(world, kubelet, "c", {"worker": {}})
-    ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=120s")
-    kubelet.succeed("c-worker-0")
-    done = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Succeeded", "--timeout=120s")
-
-    assert (ready.returncode, done.returncode) == (0, 0), ready.stderr + done.stderr
-
-
 def test_success_wins_over_failures_seen_together(world, kubelet, operator):
     """If the operator finds a succeeded chief and failed workers together, the cluster has succeeded."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3, "restartPolicy": "Never"}})

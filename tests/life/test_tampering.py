@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from kubernetes.client.exceptions import ApiException
+from support.lives import give_the_service_an_ip
 from support.manifests import RECREATE
 from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Kind
 from support.snapshot import await_snapshot, snapshot
@@ -50,26 +51,6 @@ def field(kind: Kind, name: str, **changes: object) -> Tampering:
     return lambda world: world.patch(kind, name, changes)
 
 
-def made_with_a_cluster_ip(world: World) -> None:
-    """Replace the Service with one that has our owner reference but a cluster IP, which an edit cannot remove."""
-    service = world.demand(SERVICES, "c")
-    world.delete(SERVICES, "c")
-    kept = {key: service["metadata"][key] for key in ("name", "labels", "ownerReferences")}
-    eventually(lambda: _create_cluster_ip_service(world, kept), what="the Service with a cluster IP is in place")
-
-
-def _create_cluster_ip_service(world: World, metadata: dict) -> bool:
-    body = {"metadata": metadata, "spec": {"selector": {CLUSTER_LABEL: "c"}, "ports": [{"port": 2222}]}}
-    try:
-        world.objects.create(SERVICES, world.namespace, body)
-    except ApiException as error:
-        if error.status != 409:
-            raise
-        world.delete(SERVICES, "c")  # the operator was faster; try again
-        return False
-    return True
-
-
 def deleted_with_everything(world: World) -> None:
     for name in task_names("c", chief=1, worker=2, ps=1):
         world.delete(PODS, name)
@@ -95,7 +76,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "the Service selects by a further key": field(SERVICES, "c", spec={"selector": {"color": "blue"}}),
     "the Service gets a second port": field(SERVICES, "c", spec={"ports": TWO_PORTS}),
     "the Service no longer publishes early": field(SERVICES, "c", spec={"publishNotReadyAddresses": False}),
-    "the Service is made with a cluster IP": made_with_a_cluster_ip,
+    "the Service is made with a cluster IP": give_the_service_an_ip,
     "a ConfigMap is deleted": delete(CONFIG_MAPS, "c-worker"),
     "a ConfigMap loses the label that the watch selects by": label(CONFIG_MAPS, "c-ps", CLUSTER_LABEL, None),
     "a ConfigMap loses all labels": no_labels(CONFIG_MAPS, "c-ps"),

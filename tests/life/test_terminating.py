@@ -6,7 +6,7 @@ A pod on the node of the simulated kubelet stays Terminating until that confirms
 from __future__ import annotations
 
 import pytest
-from support.lives import await_all_replaced, await_another_pass, launch_running
+from support.lives import await_another_pass, launch_running
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -112,24 +112,3 @@ def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
     kubelet.stop("c-worker-0")
 
     world.await_replaced("c-worker-0", uids["c-worker-0"])
-
-
-def test_drained_pods_are_replaced_one_for_one(world, kubelet):
-    """Every pod that a drain evicts is re-created at its address, and the cluster continues."""
-    uids = launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 3}})
-    world.await_condition("c", "Ready", status="True")
-    addresses = {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()}
-    for name in uids:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": world.namespace}}
-        world.objects.request("POST", PODS.path(world.namespace, name, "eviction"), body)
-        kubelet.fail(name, exit_code=143)  # the result of SIGTERM in TensorFlow
-
-    await_all_replaced(world, kubelet, "c", uids)
-    kubelet.run(*uids)
-    world.await_condition("c", "Ready", status="True")
-
-    assert {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()} == addresses
-    status = world.await_status(
-        "c", lambda s: sum(job["disruptions"] for job in s["jobs"].values()) == 4, what="four replacements are counted"
-    )
-    assert (status["restarts"], status["epoch"]) == (0, 1)

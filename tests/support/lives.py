@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kubernetes.client.exceptions import ApiException
+
 from . import clock
-from .objects import PODS, TFCLUSTERS, Object
+from .objects import PODS, SERVICES, TFCLUSTERS, Object
 from .pods import StandInKubelet
 from .waiting import eventually
 from .world import World, task_names
@@ -76,6 +78,24 @@ def await_asked_to_go(world: World, *names: str) -> None:
         return [n for n, pod in found.items() if pod is not None and not pod["metadata"].get("deletionTimestamp")]
 
     eventually(staying, lambda left: not left, what=f"{', '.join(names)} are asked to go")
+
+
+def give_the_service_an_ip(world: World) -> None:
+    """Replace the Service of cluster c with one that has a cluster IP, which an edit cannot remove."""
+    service = world.demand(SERVICES, "c")
+    kept = {key: service["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+
+    def attempt() -> bool:
+        world.delete(SERVICES, "c")
+        try:
+            world.objects.create(SERVICES, world.namespace, {"metadata": kept, "spec": {"ports": [{"port": 2222}]}})
+        except ApiException as error:
+            if error.status != 409:  # the operator was faster
+                raise
+            return False
+        return True
+
+    eventually(attempt, what="the Service with a cluster IP is in place")
 
 
 def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int | None = None) -> None:

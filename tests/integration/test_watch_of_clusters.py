@@ -21,16 +21,6 @@ USER = "somebody"
 
 
 @pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory):
-    """A separate control plane without the CRD."""
-    from local_kubernetes.control_plane import start
-
-    plane = start(tmp_path_factory.mktemp("own-server"))
-    yield plane
-    plane.stop()
-
-
-@pytest.fixture(scope="module")
 def things(own_server) -> Objects:
     """Administrator access to it, with the namespaces a and b, and an unbound role for the operator."""
     objects = Objects(client_of(own_server))

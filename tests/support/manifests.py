@@ -25,6 +25,12 @@ def pod_template(*, metadata: Object | None = None, spec: Object | None = None, 
     return {**about, "spec": {"containers": [{"name": "tensorflow", "image": IMAGE, **container}], **(spec or {})}}
 
 
+def gpu_tasks(replicas: int, gpus: int = 2, **fields: Any) -> Object:
+    """Declare the tasks of a job with this number of GPUs each."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {"replicas": replicas, "template": pod_template(**limits), **fields}
+
+
 class TFClusterBuilder:
     """Builds one TFCluster, fluently: ``tfcluster("mnist").job("worker", replicas=4).build()``."""
 

@@ -82,6 +82,11 @@ class World:
         found = self.objects.list(PODS, self.namespace, selector=f"tfcluster.dev/cluster={cluster}")
         return {pod["metadata"]["name"]: pod for pod in found}
 
+    def placed(self, cluster: str) -> set[str]:
+        """Return the pods that have a node and do not terminate."""
+        pods = self.pods_of(cluster).items()
+        return {pod for pod, of in pods if of["spec"].get("nodeName") and "deletionTimestamp" not in of["metadata"]}
+
     def uid(self, pod: str) -> str | None:
         """Return the UID of a pod, or None if it does not exist."""
         found = self.get(PODS, pod)

@@ -49,8 +49,8 @@ def read(text: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_the_text_says_what_the_objects_do(name: str):
-    stream: Stream = convert_text(TFJOBS[name].text.encode(), "f")
-    (before,) = read(TFJOBS[name].text)
+    stream: Stream = convert_text(TFJOBS[name].encode(), "f")
+    (before,) = read(TFJOBS[name])
     items = before["items"] if before["kind"] == "List" else [before]
     for old, new in zip(items, read(stream.text), strict=True):
         expected = convert(old).cluster if old["kind"] == "TFJob" else old

@@ -130,6 +130,14 @@ def world(live_world: Callable[[str], LiveWorld], namespace: str) -> LiveWorld:
     return live_world(namespace)
 
 
+@pytest.fixture
+def running(world: LiveWorld) -> LiveWorld:
+    """A running cluster of a chief and two workers."""
+    world.launch_listeners("c", {"chief": {}, "worker": {"replicas": 2}})
+    world.await_ready("c")
+    return world
+
+
 @pytest.fixture(scope="module")
 def shared_world(
     live_world: Callable[[str], LiveWorld], objects: Objects, new_namespace: Callable[[], str]

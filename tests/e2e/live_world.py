@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -164,6 +164,10 @@ class LiveWorld(World):
             what=f"{name} succeeds",
             within=TRAINING_DEADLINE_SECONDS,
         )
+
+    def await_log(self, pod: str, enough: Callable[[str], object], *, what: str) -> str:
+        """Return a pod's log once it is complete enough."""
+        return eventually(lambda: self.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
 
     def await_replaced(self, pod: str, uid: str) -> Object:
         """Wait until the pod with this UID has a ready replacement; return it."""

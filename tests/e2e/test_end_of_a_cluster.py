@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from live_world import LiveWorld
 from support.world import task_names
 
 pytestmark = pytest.mark.exhaustive
 
-JOBS = {"chief": {}, "worker": {"replicas": 2}}
 TASKS = task_names("c", chief=1, worker=2)
-
-
-@pytest.fixture
-def running(world: LiveWorld) -> LiveWorld:
-    """A running cluster of a chief and two workers."""
-    world.launch_listeners("c", JOBS)
-    world.await_ready("c")
-    return world
 
 
 def test_orphaned_pods_run_on(running, kubectl):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,11 +23,6 @@ SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
 DRAIN_SECONDS = 120.0
 
 
-def await_log(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-    """Return a pod's log once it is complete enough."""
-    return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
-
-
 def passes(log: str) -> list[int]:
     """Return the numbers of the training steps in a log."""
     return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
@@ -42,7 +37,7 @@ def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
     text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
     applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=text)
     assert applied.returncode == 0, applied.stderr
-    await_log(world, CHIEF, lambda log: 3 in passes(log), what="the chief trains")
+    world.await_log(CHIEF, lambda log: 3 in passes(log), what="the chief trains")
     return world
 
 
@@ -54,8 +49,8 @@ def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
     assert scaled.returncode == 0, scaled.stderr
     epoch = world.cluster(CLUSTER)["metadata"]["generation"]
     told = f"cluster epoch {epoch}: "
-    log = await_log(
-        world, CHIEF, lambda log: len(passes(log.partition(told)[2])) > 1, what=f"the chief trains on {workers} workers"
+    log = world.await_log(
+        CHIEF, lambda log: len(passes(log.partition(told)[2])) > 1, what=f"the chief trains on {workers} workers"
     )
     stamped = kubectl("-n", world.namespace, "logs", CHIEF, "--timestamps")
     changed = re.findall(rf"^(\S+)\.(\d+)Z {told}", stamped.stdout, re.MULTILINE)
@@ -108,7 +103,7 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
         "c", {"worker": {"replicas": 2, "restartScope": "Cluster", "template": with_folder(template, node=node)}}
     )
     for pod in ("c-worker-0", "c-worker-1"):
-        await_log(world, pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
+        world.await_log(pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
     yield world
     world.launch_broom(node=node)
     world.run(BROOM, "rm", "-rf", folder)

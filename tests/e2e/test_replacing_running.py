@@ -12,16 +12,7 @@ from support.waiting import eventually
 from task_programs import CRASH_ONCE, OVERFILL_ON_DEMAND, pod_template, with_scratch
 
 OTHERS = ("c-chief-0", "c-worker-0")
-JOBS = {"chief": {}, "worker": {"replicas": 2}}
 EVICTION_DEADLINE_SECONDS = 150.0
-
-
-@pytest.fixture
-def running(world: LiveWorld) -> LiveWorld:
-    """A running cluster of a chief and two workers."""
-    world.launch_listeners("c", JOBS)
-    world.await_ready("c")
-    return world
 
 
 @pytest.fixture

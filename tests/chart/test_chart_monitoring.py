@@ -120,7 +120,6 @@ def test_promtool_accepts_the_rules(tmp_path, helm: Helm):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_alerts_fire_when_they_should():
-    """`promtool test rules` runs each case: its alert fires with this text, or stays quiet."""
     answer = prometheus.promtool("test", "rules", PLAYED)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 

@@ -81,7 +81,6 @@ TASK = (
 def test_programs_of_tfjobs_train_unchanged(
     world: LiveWorld, kubectl: Callable[..., subprocess.CompletedProcess[str]], training_image: str
 ) -> None:
-    """A graph of TensorFlow 1, equal workers and parameter servers train, all from one converted file."""
     programs = {"graph.py": GRAPH, "mirrored.py": MIRRORED, "coordinated.py": COORDINATED}
     bundle = BUNDLE.replace("PROGRAMS", json.dumps(programs)).replace("TASK", TASK).replace("IMAGE", training_image)
 

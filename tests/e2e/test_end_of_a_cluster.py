@@ -11,7 +11,6 @@ TASKS = task_names("c", chief=1, worker=2)
 
 
 def test_orphaned_pods_run_on(running, kubectl):
-    """After ``kubectl delete --cascade=orphan`` the pods keep running, and are neither deleted nor restarted."""
     uids = running.uids()
 
     deleted = kubectl("-n", running.namespace, "delete", "tfcluster", "c", "--cascade=orphan")

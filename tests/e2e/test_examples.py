@@ -45,7 +45,6 @@ def numbers(name: str, log: str) -> list[float]:
 
 
 def test_every_example_is_tested_here():
-    """No example is without a test, in this module or in those named above."""
     tested = {GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER, ELASTIC} | ELSEWHERE
     assert {path.name for path in EXAMPLES.glob("*.yaml")} == tested
 
@@ -127,7 +126,6 @@ def test_parameter_server_example_learns(training):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("enforced_policies")
 def test_parameter_server_example_is_isolated_while_it_trains(training):
-    """The network separates the two workers, as their filters do, and lets the chief reach both."""
     workers = task_names("digits", worker=2)
     addresses = {f"{training.ip(name)}:{PORT}": name for name in workers}
 

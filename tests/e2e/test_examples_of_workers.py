@@ -26,7 +26,6 @@ def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
 
 @pytest.mark.parametrize("name", ["digits-tf-config", "digits-custom"])
 def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
-    """Both workers train together to the end, and the cluster succeeds without a restart."""
     world.await_success(name)
 
     for index in (0, 1):

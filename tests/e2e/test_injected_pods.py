@@ -54,7 +54,6 @@ def test_task_server_serves(stocked):
 
 
 def test_doctor_finds_the_pod_well(stocked):
-    """``doctor`` succeeds in a serving pod, with real DNS and a real kubelet."""
     told = json.loads(stocked.run("c-worker-0", "python3", "-m", "tfcluster_resolver", "doctor", "--json"))
 
     found = {check["name"]: check["verdict"] for check in told["checks"]}
@@ -63,7 +62,6 @@ def test_doctor_finds_the_pod_well(stocked):
 
 
 def test_wait_and_exec_work_in_a_pod(stocked):
-    """``wait`` finds the others listening, and ``exec`` gives a program the addresses of all."""
     assert stocked.run("c-chief-0", "python3", "-m", "tfcluster_resolver", "wait", "--timeout", "60") == (
         "2 other tasks listen\n"
     )
@@ -79,7 +77,6 @@ def test_wait_and_exec_work_in_a_pod(stocked):
 
 
 def test_task_server_exits_on_sigterm(world, training_image):
-    """A task server is process 1 of its container and exits at SIGTERM, not after its grace period."""
     world.launch("c", {"worker": {"taskServer": True, "template": stock_template(training_image, grace=30)}})
     world.await_ready("c")
     since = world.pods_version()

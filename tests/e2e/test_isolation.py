@@ -104,7 +104,6 @@ def test_other_ports_stay_open_unless_all_are_closed(neighbours):
 
 
 def test_edited_filters_reach_the_network(neighbours, shared_world):
-    """Filters that let the workers see each other open their connection, and keep the pods; so in reverse."""
     first, second = task_names(FILTERED, worker=2)
     uids = shared_world.uids()
     address = f"{shared_world.ip(second)}:{PORT}"

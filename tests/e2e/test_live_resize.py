@@ -110,7 +110,6 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
 
 
 def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
-    """One of two equal workers dies: both restart, continue from the checkpoint, and the cluster succeeds."""
     uids = mirrored.uids()
     made = max(passes(mirrored.logs("c-worker-0")))
 

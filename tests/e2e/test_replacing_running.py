@@ -38,7 +38,6 @@ def attempt(pod: Object) -> str:
 
 
 def test_deleted_pod_comes_back_at_its_address(running):
-    """A deleted worker's pod is re-created, and reached at its address; only the chief is notified."""
     uids, declared = running.uids(), running.declared("c-worker-0")
     view = await_known_pods(running)
 
@@ -65,7 +64,6 @@ def test_deleted_pod_comes_back_at_its_address(running):
 
 @pytest.mark.alone
 def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
-    """``kubectl drain`` works without force; the replacement waits for a schedulable node, and then runs."""
     uids = schedulable.uids()
     node = schedulable.demand(PODS, "c-worker-1")["spec"]["nodeName"]
     cordoned = [n["metadata"]["name"] for n in schedulable.objects.list(NODES) if n["metadata"]["name"] != node]
@@ -90,7 +88,6 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
-    """If the container's own restartPolicy lets the kubelet restart it, the operator keeps the pod."""
     template = with_scratch(pod_template(world.image, CRASH_ONCE, restartPolicy="OnFailure"))
     world.launch("c", {"worker": {"template": template}})
     first = world.await_pods(["c-worker-0"])["c-worker-0"]["metadata"]["uid"]

@@ -46,7 +46,6 @@ def run_python(text: str, **place: Any) -> str:
 
 
 def test_notebook_reads_the_cluster(mnist, kubeconfig):
-    """The guide's snippet for a notebook prints the workers' addresses, from outside of the cluster."""
     (text,) = of_the_guide("test_notebook_reads_the_cluster", "python")
 
     printed = run_python(text.replace("team-a", mnist.namespace), env={**os.environ, "KUBECONFIG": str(kubeconfig)})

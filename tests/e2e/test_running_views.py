@@ -47,7 +47,6 @@ def addresses(world: LiveWorld, *pods: str) -> list[str]:
 
 @pytest.mark.parametrize("caller", TASKS)
 def test_every_task_reaches_every_task_at_its_address(running, caller):
-    """From each pod, each task's name resolves and the named task responds at its port."""
     answers = running.call(caller, addresses(running, *TASKS))
 
     assert answers == {running.address(pod): pod for pod in TASKS}

@@ -99,7 +99,6 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("registry_image")
 def test_quickstart(somebody, training_image, namespace, objects):
-    """Each command of the quickstart has the documented effect; its chart and images come from a local registry."""
     guide = snippets(GUIDE)
     manifest = next(s for s in guide if s.place == 'title="quickstart.yaml"').text
     assert manifest.count(PUBLISHED_TENSORFLOW) == 2

@@ -49,13 +49,11 @@ def test_plain_apply_of_the_crd_is_repeatable(kubectl: Kubectl, objects: Objects
 
 
 def test_crd_is_structural_and_its_names_are_accepted(objects: Objects) -> None:
-    """The server reports no condition against the CRD: its schema is structural and its names are accepted."""
     conditions = (objects.get(CRDS, "", NAME) or {})["status"]["conditions"]
     assert {c["type"]: c["status"] for c in conditions} == {"NamesAccepted": "True", "Established": "True"}
 
 
 def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> None:
-    """Fetching Kubernetes' schemas again changes neither them nor the CRD."""
     folder = DEFINITION.parent
     copy = shutil.copytree(folder, tmp_path / "crds")
     told(
@@ -144,7 +142,6 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
 
 
 def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Writing the status does not change the generation or the spec; ``-o wide`` adds four columns."""
     # Managed by another controller, so that no operator writes the status in between.
     body = tfcluster("mnist").job("worker", replicas=4).spec(managedBy="example.test/other").build()
     created = objects.create(TFCLUSTERS, namespace, body)
@@ -166,7 +163,6 @@ def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: 
 
 
 def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl scale`` sets the replicas of job worker; /scale reports how many were created and their selector."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=2, maxReplicas=5).build())
     written = {"status": status(1, reason="TasksNotReady", replicas=2)}
     objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
@@ -183,7 +179,6 @@ def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: 
 
 
 def test_scale_down_below_a_filter_is_rejected(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Without maxReplicas, workers that a filter names cannot be removed by scaling; with it they can."""
     builder = tfcluster("mnist").job("ps", filters=["/job:worker/task:2"])
     objects.create(TFCLUSTERS, namespace, builder.job("worker", replicas=3).build())
     told_why = refused(kubectl("scale", "tfcluster/mnist", "--replicas=2", "-n", namespace))

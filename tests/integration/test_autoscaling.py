@@ -196,6 +196,5 @@ def test_scale_serves_the_chosen_job_alone(home: World, kubectl: Kubectl) -> Non
 
 
 def test_scale_job_does_not_make_the_crd_outdated(here: Client) -> None:
-    """``tfcluster doctor`` finds the CRD up to date for every job of /scale."""
     (found,) = (check for check in diagnose(here.api, None) if check.name == "definition")
     assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

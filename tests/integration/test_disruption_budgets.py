@@ -59,7 +59,6 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
 
 
 def test_unready_pod_can_be_evicted(world, kubelet):
-    """An unready task does not block a drain, for any budget."""
     launch_running(world, kubelet, "c", {"worker": keeping("100%")})
     await_healthy(world, "c-worker", 2)
     kubelet.unready("c-worker-1")

@@ -40,8 +40,6 @@ def with_lease(
 
 
 def test_the_server_keeps_what_is_written(control_plane, namespace, objects, monkeypatch):
-    """A Lease is created, renewed and released unchanged; labels of others stay."""
-
     async def story(ours: Lease) -> None:
         assert await ours.read() is None
         created = await ours.write(election.claim(None, me="me", duration=15, now=1_700_000_000.25))

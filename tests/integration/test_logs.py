@@ -106,7 +106,6 @@ OUTCOMES = {
 
 
 def test_log_says_why_and_tells_no_secret(logged, told):
-    """At the default log level, each outcome has a line with its reason; none contains a secret."""
     await_line(logged, told, lambda line: "c-worker-2" in line["message"] and line["generation"] == 3)
     lines = lines_of(logged, told)
     found = {what: [line for line in lines if what in line["message"]] for what in OUTCOMES}

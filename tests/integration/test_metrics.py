@@ -26,7 +26,6 @@ def process(operator_process: OperatorProcess, control_plane, namespace: str, tm
 
 
 def test_clusters_and_tasks_are_counted_by_what_they_are(process: OperatorProcess, world, kubelet):
-    """A running, a suspended and an unready cluster: each task, and the age of the last."""
     launch_running(world, kubelet, "runs", {"chief": {}, "worker": {"replicas": 3}})
     world.launch("rests", {"worker": {"replicas": 4}}, suspend=True)
     world.launch("starts", {"master": {"replicas": 2}})

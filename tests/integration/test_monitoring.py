@@ -161,7 +161,6 @@ def test_dashboard_is_answered(lived, query: Query):
     ],
 )
 def test_dashboard_tells_the_truth(lived, name, expected):
-    """The panels show the true values; a standby adds nothing to them."""
     (query,) = (query for query in QUERIES if str(query) == name)
     eventually(
         lambda: values(lived.query(query.expression)), lambda found: found == expected, what=f"{name}: {expected}"

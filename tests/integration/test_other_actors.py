@@ -162,7 +162,6 @@ def refusal_of_a_dry_run(world: World) -> str:
 
 
 def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
-    """While an unavailable webhook rejects pods, the status has its message, at the new generation."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     with dead_webhook(world):

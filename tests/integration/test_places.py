@@ -146,7 +146,6 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
 
 
 def test_colocated_gang_has_its_places_in_one_zone(home):
-    """All together; a lost task is re-created in the same zone."""
     home.launch("c", {"chief": gpu_tasks(1, 4), "worker": gpu_tasks(3, 4)}, scheduling={"gang": {}, **NEAR})
     await_ready(home, "c")
     zone = the_only(places(home, "c"), count=4)

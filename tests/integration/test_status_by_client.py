@@ -27,7 +27,6 @@ def tfcluster(control_plane, world):
 
 
 def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet, objects):
-    """The image of one task does not exist: status names it, and doctor says what to do."""
     data = {"token": base64.b64encode(b"very-private-9x7").decode()}
     objects.create(Kind("v1", "secrets"), world.namespace, {"metadata": {"name": "keys"}, "data": data})
     env = [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]
@@ -57,7 +56,6 @@ def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet, objects)
 
 
 def test_user_who_can_only_read_tfclusters_gets_partial_output(tfcluster, world, control_plane, kubectl):
-    """A user with one permission gets counts without pods, and unknown checks."""
     user = "only-looks"
     namespace = ["-n", world.namespace]
     assert kubectl("create", "role", "looks", "--verb=get", "--resource=tfclusters", *namespace).returncode == 0

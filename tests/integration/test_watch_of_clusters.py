@@ -71,7 +71,6 @@ def test_crd_can_be_created_late_deleted_and_recreated(things: Objects, process:
 
 
 def test_forbidden_namespace_does_not_block_another(own_server, things: Objects, process: OperatorProcess):
-    """With permissions in one of two namespaces the operator is ready and serves it, and the other once permitted."""
     define(things)
     bind(things, USER, "b", "ClusterRole", USER)
     process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))

@@ -28,7 +28,6 @@ def restore(world: World, backup: Object, *, status: bool) -> None:
 
 
 def test_finished_training_stays_finished(operator, world, kubelet):
-    """Restored with its status while no operator runs, a Succeeded cluster stays without pods."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-chief-0")
     ended = world.await_ended("c", "Succeeded")
@@ -47,7 +46,6 @@ def test_finished_training_stays_finished(operator, world, kubelet):
 
 
 def test_restored_status_lets_training_continue(operator, world, kubelet):
-    """Restored with its status, a running cluster gets pods again, except for a completed task."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")

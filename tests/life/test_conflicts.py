@@ -38,7 +38,6 @@ def essence(found: Object | None) -> Object:
     ids=["a Service", "a ConfigMap", "a pod"],
 )
 def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, kind, name, labels):
-    """The operator reports NameConflict and never writes the object; when it is deleted, the cluster becomes ready."""
     before = essence(world.objects.create(kind, world.namespace, foreign(kind, name, labels)))
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 3}})
@@ -76,7 +75,6 @@ def test_conflict_of_two_clusters_for_one_pod_name(world):
 
 
 def test_foreign_pod_at_an_undeclared_index_is_not_a_conflict(world):
-    """A pod of another owner at an undeclared index is not a conflict, and scaling never deletes it."""
     pod = foreign(PODS, "c-worker-2", OURS_BY_LABEL)
     before = essence(world.objects.create(PODS, world.namespace, pod))
     world.launch("c", {"worker": {"replicas": 2}})

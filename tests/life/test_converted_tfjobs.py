@@ -53,7 +53,6 @@ def convert(*arguments: str, text: str | None = None) -> str:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_server_takes_what_comes_out(objects: Objects, name: str):
-    """The CRD's schema and rules accept each converted manifest, and the server stores it unchanged."""
     clusters = clusters_of(convert("-f", "-", text=TFJOBS[name]))
 
     assert clusters

@@ -41,7 +41,6 @@ def test_creation_makes_a_pod_a_task_and_a_config_map_a_job(mnist):
 
 
 def test_creation_every_container_knows_its_task(mnist):
-    """Init containers and sidecars too have the task's address, its view and the resolver."""
     spec = mnist.demand(PODS, "mnist-worker-1")["spec"]
     containers = {one["name"]: one for one in [*spec["initContainers"], *spec["containers"]]}
 
@@ -66,14 +65,12 @@ def test_creation_gives_an_api_token_only_if_the_template_asks(mnist):
 
 
 def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
-    """The operator adds no finalizers, annotations or labels to the TFCluster."""
     metadata = mnist.cluster("mnist")["metadata"]
 
     assert [metadata.get(key) for key in ("finalizers", "annotations", "labels")] == [None, None, None]
 
 
 def test_creation_of_the_longest_name(world, operator):  # noqa: ARG001 - it must run
-    """A cluster whose pod names have 63 characters gets its pods, its Service and its status."""
     name = "c" * (63 - len("-worker-0"))
     world.launch(name, {"worker": {}})
     world.await_settled(name)

@@ -48,7 +48,6 @@ def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
 
 @pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
-    """If NetworkPolicies are rejected, no pod is created, and the condition has the reason; the operator retries."""
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}
     world.objects.create(RESOURCE_QUOTAS, world.namespace, quota)
     eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")

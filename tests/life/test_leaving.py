@@ -31,7 +31,6 @@ def await_known(world: World, pods: dict[str, str]) -> None:
 
 
 def test_replaced_pod_updates_only_the_chief_view(world, kubelet, audit):
-    """The chief's view names the new pod; the chief's pod is notified, no other is changed, and the epoch stays."""
     uids = launch_running(world, kubelet, "c", JOBS)
     await_known(world, uids)
     world.await_settled("c")

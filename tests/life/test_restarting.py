@@ -27,7 +27,6 @@ def await_restarts(world: World, cluster: str, count: int) -> dict:
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("limit", [0, 2])
 def test_restart_limit_stops_at_exactly_n(world, kubelet, audit, limit):
-    """BackoffLimit n allows n restarts; the next failure fails the cluster, and the count stays at n."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, backoffLimit=limit)
     position = audit.position()
     for index in range(limit):
@@ -52,7 +51,6 @@ def is_new_pod(write) -> bool:
 
 @pytest.mark.usefixtures("operator")
 def test_restart_waits_and_says_until_when(world, kubelet):
-    """While a task backs off, Ready has the cause, the remaining seconds and the time of the next start."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 1, index=1)
@@ -94,7 +92,6 @@ def test_disruption_is_never_a_failure(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
-    """While a scope backs off, none of its pods is created, and Ready says when they will be."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 2)
@@ -111,7 +108,6 @@ def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
 
 
 def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator):
-    """A task with exit code 0 does not run again when its pod is deleted, with or without an operator."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3}})
     kubelet.succeed("c-worker-0", "c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="two are complete")

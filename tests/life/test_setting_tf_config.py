@@ -91,7 +91,6 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
     ],
 )
 def test_invalid_tf_config_settings_are_rejected(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
-    """A manifest with one fault is rejected with a message that has its path and the remedy."""
     message = refusal(objects, manifest)
 
     assert path in message
@@ -161,7 +160,6 @@ def test_every_task_gets_the_tf_config_of_the_resolver(world):
 
 @pytest.mark.usefixtures("operator")
 def test_resize_only_updates_tf_config_of_new_pods(world, kubelet):
-    """Running pods keep the variable; a new task and a restarted one have the current cluster."""
     pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=0, **SET)
     world.await_condition("c", "Ready", status="True")
 

@@ -18,7 +18,6 @@ def mounted(world, pod):
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_one_copy_serves_all_clusters(world, audit):
-    """Ten clusters that are declared together cost one create; it stays when nine of them are deleted."""
     names = [f"c{number}" for number in range(10)]
     position = audit.position()
     for name in names:

@@ -11,7 +11,6 @@ AFTER_PS = {"worker": {"replicas": 2, "startAfter": ["ps"]}, "ps": {"replicas": 
 
 
 def test_start_waits_until_every_task_is_ready(world, kubelet):
-    """Workers are created when all ps are ready and not before; until then, Ready has the number of ready ones."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     told = world.await_condition("c", "Ready", status="False", reason="WaitingForJob")

@@ -121,7 +121,6 @@ def test_tampering_is_undone(world, what):
 
 
 def test_tampering_while_the_operator_is_away_is_undone(world, operator):
-    """A started operator reverts everything that was changed while none ran."""
     before = launched(world)
     operator.stop()
     for what, tamper in TAMPERINGS.items():
@@ -144,7 +143,6 @@ def try_to(tamper: Tampering, world: World) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
-    """A ConfigMap that a user made immutable is re-created when its view changes."""
     launched(world)
     world.patch(CONFIG_MAPS, "c-chief", {"immutable": True})
 
@@ -165,7 +163,6 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
     ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
-    """Without its owner reference an object is not ours: it is reported, left alone, and re-created when deleted."""
     before = launched(world)
     world.json_patch(kind, name, {"op": "remove", "path": "/metadata/ownerReferences"})
 

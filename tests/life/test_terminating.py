@@ -102,7 +102,6 @@ def quick() -> dict:
 
 
 def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
-    """It no longer counts as created, and its task gets a new pod only afterwards."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     world.delete(PODS, "c-worker-0")

@@ -238,7 +238,6 @@ def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
 
 
 def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
-    """The added tasks are deleted; the earlier ones stay."""
     del kueue
     teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
     team = next(teams)

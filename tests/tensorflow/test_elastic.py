@@ -157,7 +157,6 @@ result = [resized(), tell(values), takes(REPLACED)]
 
 @pytest.mark.usefixtures("third")
 def test_killed_worker_takes_closures_again(program: RunningProgram):
-    """A killed worker loses no closure, and accepts some again once it is back, before another one is."""
     cluster = program.cluster
     for index in (1, 2):
         cluster.kill("worker", index)

@@ -137,7 +137,6 @@ while True:
 
 
 def test_nothing_of_ours_grows(program: RunningProgram):
-    """Repeated growing and shrinking leaves no thread, no descriptor and no per-worker value behind."""
     program.serve("worker", 1)
     told = program.do(
         f"""
@@ -186,7 +185,6 @@ result = [before[:-1], after, grown]
 
 
 def test_program_ends_as_any_other(program: RunningProgram):
-    """A resized program exits normally, without messages about our threads."""
     before = len(program.log())
     assert program.leave() == 0
     assert "tfcluster" not in program.log()[before:]

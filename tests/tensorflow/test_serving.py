@@ -36,7 +36,6 @@ def test_signal_ends_the_server(make_cluster, number):
 
 
 def test_signal_ends_the_server_as_process_one(make_cluster):
-    """SIGTERM ends the server as process 1 of its own process namespace, as in a container."""
     unshare = ["unshare", "--fork", "--pid", "--kill-child"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("making a process namespace needs root")
@@ -143,7 +142,6 @@ assert multi_worker_util.worker_count(resolver.cluster_spec(), task[0]) == {"wor
     ids=["worker", "evaluator", "sparse"],
 )
 def test_tensorflow_reads_what_exec_writes(make_cluster, job, index, seen):
-    """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 4, "evaluator": 1})
     change_view(cluster, lambda view: view["jobs"].pop("evaluator"))
     tasks = {one: cluster.addresses[one] for one in {"chief", "worker", job}}

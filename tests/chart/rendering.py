@@ -1,7 +1,4 @@
-"""The chart as helm renders it, as objects for tests.
-
-Helm runs without the user's own configuration and without a cluster.
-"""
+"""The chart as objects, as helm renders it without the user's own configuration and without a cluster."""
 
 from __future__ import annotations
 
@@ -65,16 +62,7 @@ class Helm:
         namespace: str = "home",
         tests: bool = False,
     ) -> list[Object]:
-        """Return all objects of a release, which are cached and must not be changed.
-
-        Args:
-            values: the user's values. Unless they have ``crds``, the CRD is left out, because rendering it takes longer
-                than all the rest: ``{"crds": {}}`` includes it.
-            options: of ``helm template``.
-            release: its name.
-            namespace: of the release.
-            tests: whether to include only the objects of ``helm test``.
-        """
+        """Return all objects of a release, cached: do not change them; the CRD only with ``crds`` in the values."""
         given = {"crds": {"enabled": False}, **(values or {})}
         without = () if tests else ("--skip-tests",)
         command = ("template", release, str(CHART), "--namespace", namespace, *without, *options)

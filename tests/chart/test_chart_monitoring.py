@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from kubernetes.client.exceptions import ApiException
-from on_server import DEPLOYMENTS, HOME
+from on_server import HOME
 from rendering import CHART, ROOT, Helm, Object, look, merge, nest, of_kind, read_yaml, selects, the_only
 from support import prometheus
 from support.objects import CONFIG_MAPS, CRDS, SERVICES, Kind, Objects
@@ -66,16 +66,6 @@ def test_monitor_finds_the_operators(helm: Helm, part):
         assert selects(monitor["selector"]["matchLabels"], look(objects, "Service.metadata.labels"))
         assert selects(look(objects, "Service.spec.selector"), labels)
         assert look(objects, "Service.spec.ports") == [{"name": "metrics", "port": 8081, "targetPort": "metrics"}]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor", "rules"])
-def test_server_without_the_monitoring_crds_rejects_it(helm: Helm, server: Objects, bare_server, part):
-    place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
-    answer = helm.run("install", "r", CHART, *place, values={"metrics": {part: {"enabled": True}}})
-    assert answer.returncode != 0
-    assert f'no matches for kind "{KINDS[part]}"' in answer.stderr
-    assert server.get(DEPLOYMENTS, HOME, "r-tfcluster-operator") is None
 
 
 @pytest.mark.exhaustive

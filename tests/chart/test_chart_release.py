@@ -1,7 +1,4 @@
-"""The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed.
-
-Without nodes no operator runs; the end-to-end tests run it.
-"""
+"""The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed."""
 
 from __future__ import annotations
 

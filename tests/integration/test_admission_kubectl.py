@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import yaml
 from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Object, Objects
@@ -34,10 +33,6 @@ def refused(result: subprocess.CompletedProcess[str]) -> str:
     """Return the error message of a failed kubectl."""
     assert result.returncode != 0, result.stdout
     return result.stderr
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_plain_apply_of_the_crd_is_repeatable(kubectl: Kubectl, objects: Objects) -> None:
@@ -66,20 +61,6 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
     )
     for name in ("sources/kubernetes.json", "tfcluster.yaml"):
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("tfcluster", "A TensorFlow cluster: named jobs of numbered tasks."),
-        ("tfcluster.spec.jobs", "The device filters of every task of the job"),
-        ("tfcluster.spec.jobs.template.spec", "kubectl explain pod.spec"),
-        ("tfcluster.spec.jobs.template.spec.containers.readinessProbe.tcpSocket.port", "Number or name of the port"),
-        ("tfc.status.internal", "so do not read it."),
-    ],
-)
-def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) -> None:
-    assert says in words(told(kubectl("explain", path)))
 
 
 def status(ready: int, *, reason: str, replicas: int) -> Object:

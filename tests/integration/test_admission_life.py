@@ -1,8 +1,4 @@
-"""Admission on a real API server: the lifecycle fields, and their invalid combinations.
-
-Each rule has two manifests: one that breaks it, whose rejection must name the path and the remedy, and a similar valid
-one.
-"""
+"""Admission on a real API server: the lifecycle fields; each rule has an invalid manifest and a similar valid one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Admission on a real API server: invalid TFClusters, and the error messages.
-
-Each row of a table is a manifest with one fault. The rejection must name its path and the remedy.
-"""
+"""Admission on a real API server: manifests with one fault; the rejection names its path and the remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The metrics of the real process on a real API server.
-
-The simulation compares every figure with the objects, after each step of each workload.
-"""
+"""The metrics of the real process on a real API server; the simulation compares every figure with the objects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Other actors of a real cluster that change the operator's objects and requests.
-
-A policy engine, a mesh and an unavailable webhook: only a real API server shows their effect.
-"""
+"""Other actors of a real cluster: a policy engine, a mesh and an unavailable webhook change objects and requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Placement on a real scheduler: tasks that are colocated or spread, on six simulated nodes in three zones.
-
-A node has eight GPUs, and a zone has two nodes.
-"""
+"""Placement on a real scheduler: six simulated nodes with eight GPUs each, two in each of three zones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The lives of clusters: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
-
-In memory they run in virtual time, without the tests that are marked ``server``. On a real server these are the quick
-ones, and the others are exhaustive.
-"""
+"""Lives of clusters: in memory and virtual time, or with TFCLUSTER_WORLD=server on a real API server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The objects of a new TFCluster: which exist, who owns them, and how often each is written.
-
-Unit tests and the references of the simulation have them field by field.
-"""
+"""The objects of a new TFCluster; unit tests and the references of the simulation have them field by field."""
 
 from __future__ import annotations
 

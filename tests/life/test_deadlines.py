@@ -1,7 +1,4 @@
-"""Timers of the operator: activeDeadlineSeconds and ttlSecondsAfterFinished.
-
-Times come from the objects and from the API server's audit log, never from the test's own clock.
-"""
+"""activeDeadlineSeconds and ttlSecondsAfterFinished; times are those of the objects and of the audit log."""
 
 from __future__ import annotations
 

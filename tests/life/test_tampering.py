@@ -1,7 +1,4 @@
-"""Convergence: after any change of the operator's objects, the world returns to the declared state.
-
-The oracle compares every object of the cluster with its state before, masked only if two runs can differ.
-"""
+"""After any change of the operator's objects, they return to the declared state, field by field."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One conversation for any API server: requests in order, and comparable responses.
-
-The caller provides the server: a session with the interface of aiohttp's, and an empty namespace.
-"""
+"""One conversation with any API server through a session like aiohttp's: requests in order, comparable responses."""
 
 from __future__ import annotations
 

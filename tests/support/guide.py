@@ -1,7 +1,4 @@
-"""The code fences of a guide, and the output that they claim.
-
-The word after the language says where a snippet runs.
-"""
+"""The code fences of a guide with the word of where each runs, and the output that they claim."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Common first steps of life tests: a cluster runs, a pod ends, a pod is deleted, others follow.
-
-They drive the simulated kubelet and wait for the operator's reaction; the tests check it.
-"""
+"""Common first steps of life tests: they drive the simulated kubelet and wait for the operator's reaction."""
 
 from __future__ import annotations
 

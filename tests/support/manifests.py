@@ -1,7 +1,4 @@
-"""Builders of TFCluster manifests: a valid one in a line, and an invalid one by adding its fault.
-
-Nothing is validated, so that a test can write manifests that the API server must reject.
-"""
+"""Builders of TFCluster manifests, which validate nothing: tests write invalid ones, too."""
 
 from __future__ import annotations
 

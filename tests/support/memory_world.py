@@ -1,7 +1,4 @@
-"""The world of tests/life in memory: an API server, its controllers, and the operator, in virtual time.
-
-The classes have the methods of those that tests/conftest.py uses with a real control plane: each life is written once.
-"""
+"""The world of tests/life in memory and in virtual time, with the methods of the one with a real control plane."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Kubernetes objects as plain dicts, through the transport of the official client.
-
-Tests compare whole objects, so they need the JSON as the API server sent it. This module is independent of TFClusters.
-"""
+"""Kubernetes objects as plain dicts, the JSON as the API server sent it, through the official client's transport."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A minimal API server: discovery, TFClusters, empty lists of children, Leases, and errors on demand.
-
-It is only for tests of the operator's process against a server. It runs in the loop that enters it, or in its own
-thread.
-"""
+"""A minimal API server for the operator's process: discovery, TFClusters, Leases, and errors on demand."""
 
 from __future__ import annotations
 

@@ -104,20 +104,6 @@ def test_unsupported_rpc_layer_is_rejected(make_cluster):
     assert "TensorFlow cannot serve /job:worker/task:0" in done.stderr
 
 
-def test_doctor_of_a_serving_task(make_cluster):
-    """With a real server, ``doctor`` finds gRPC's greeting at the port, and the peer."""
-    cluster = make_cluster(jobs={"worker": 2})
-    cluster.serve_all("worker")
-
-    done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "doctor", "--json")
-
-    assert done.returncode == 0, done.stdout
-    found = {one["name"]: (one["verdict"], one["message"]) for one in json.loads(done.stdout)["checks"]}
-    assert {verdict for verdict, _ in found.values()} == {"ok"}, done.stdout
-    assert found["own port"][1].endswith("is answered by a gRPC server, as TensorFlow's is")
-    assert found["peers"][1] == "1 of 1 other tasks accept connections"
-
-
 #: TensorFlow's own resolver reads this from TF_CONFIG.
 READ_TF_CONFIG = """
 import json

@@ -161,19 +161,6 @@ def test_change_requested_while_tensorflow_is_busy_is_applied(engine_module, eng
     assert [hasattr(one, "changed") for one in updates] == [False, True]
 
 
-def test_worker_that_lacks_a_function_is_added_again(engine):
-    """Its connection broke while TensorFlow sent the functions, which it sends only to a worker that it adds."""
-    job, updates = SimpleNamespace(name="worker", tasks={0: "w0:1", 1: "w1:1"}), []
-    engine.wanted = SimpleNamespace(job_name="chief", cluster=SimpleNamespace(job=[job]))
-    engine.answering = set
-    engine.running.update = lambda wanted: updates.append(sorted(wanted.cluster.job[0].tasks))
-    engine.lost(1, [], incomplete=True)
-    engine._thread.start()
-
-    eventually(lambda: updates, [[0], [0, 1]].__eq__, what="it is added again")
-    assert engine.await_recovery(1) == "recover"
-
-
 def test_applied_change_is_never_reverted(engine_module, engine):
     """A caller that gives up while the change is being applied must not get an error that nothing was changed."""
     request, taken_back = engine_module.Request(engine.wanted, Change(2)), []

@@ -1,7 +1,4 @@
-"""ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's.
-
-tests/tensorflow compares both with TensorFlow's own for thousands of inputs.
-"""
+"""ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's."""
 
 from __future__ import annotations
 

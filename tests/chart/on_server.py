@@ -23,7 +23,6 @@ Rights = Mapping[tuple[str, str], Sequence[str]]
 
 
 def access(kubeconfig: Path) -> Objects:
-    """Return API access with a kubeconfig."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     return Objects(client.ApiClient(configuration))

@@ -32,8 +32,6 @@ def read_yaml(text: str) -> list[Object]:
 
 
 class Helm:
-    """The real helm, with a separate home."""
-
     def __init__(self, program: Path, home: Path) -> None:
         self._program = program
         places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
@@ -74,7 +72,6 @@ class Helm:
         return self._rendered[key]
 
     def refusal(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the schema's errors for values, by path."""
         answer = self.run("template", "r", CHART, values=values)
         assert answer.returncode != 0
         assert answer.stdout == ""
@@ -133,7 +130,6 @@ def nest(path: str, value: Any) -> Object:
 
 
 def merge(*given: Mapping[str, Any]) -> Object:
-    """Merge values; the later ones have priority."""
     merged: Object = {}
     for values in given:
         for name, value in values.items():

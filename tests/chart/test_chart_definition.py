@@ -50,7 +50,6 @@ def uid_of_the_definition(server: Objects) -> str:
 
 
 def store_a_cluster(server: Objects, name: str = "stays", **replicas: int) -> str:
-    """Store a TFCluster as soon as possible, and return its UID."""
     body = tfcluster(name)
     for job, count in (replicas or {"worker": 1}).items():
         body.job(job, replicas=count)

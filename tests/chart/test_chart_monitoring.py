@@ -35,7 +35,6 @@ PLACES = {
 
 
 def enabled(helm: Helm, part: str) -> list[Object]:
-    """Render the chart with this part of ``metrics`` enabled."""
     return helm.render(nest(f"metrics.{part}.enabled", True))
 
 

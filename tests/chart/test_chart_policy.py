@@ -61,7 +61,6 @@ def cluster(server: Objects, people: People) -> Iterator[str]:  # noqa: ARG001 -
 
 
 def manifest(*, name: str = "c", **pod: str) -> Object:
-    """Build a TFCluster with one job, whose pods have these fields."""
     return tfcluster(name).job("worker", template=pod_template(spec=pod)).build()
 
 
@@ -79,14 +78,12 @@ def refusal(request: Callable[[], object]) -> str:
 
 
 def refused(user: Objects, body: Object | None = None, *, namespace: str = HOME) -> str:
-    """Create a TFCluster as a user with a dry run, and return the policy's rejection."""
     return refusal(
         lambda: user.request("POST", f"{TFCLUSTERS.path(namespace)}?dryRun=All", manifest() if body is None else body)
     )
 
 
 def refused_change(user: Objects, name: str, change: Object) -> str:
-    """Change a TFCluster as a user, and return the policy's rejection."""
     return refusal(lambda: user.patch(TFCLUSTERS, HOME, name, change))
 
 

@@ -233,7 +233,6 @@ def schema() -> Object:
 
 
 def prepared(path: str) -> Object:
-    """Return the values that another value requires: its part must be enabled."""
     part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
     if part and not path.endswith(".enabled"):
         return nest(f"{part[0]}.enabled", True)

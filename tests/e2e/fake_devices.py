@@ -23,12 +23,10 @@ class FakeDevices:
         return ""
 
     def sicken(self, device: str) -> None:
-        """Report a device as unhealthy."""
         self._unhealthy.append(device)
         self._tell("unhealthy", device)
 
     def heal(self) -> None:
-        """Report all devices as healthy."""
         while self._unhealthy:
             self._tell("healthy", self._unhealthy.pop())
 

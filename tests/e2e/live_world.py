@@ -45,7 +45,6 @@ class LiveWorld(World):
         self.await_ready("broom")
 
     def start(self, *pods: Object) -> None:
-        """Create pods outside of a TFCluster, and wait until they are ready."""
         for pod in pods:
             self.objects.create(PODS, self.namespace, pod)
         names = {pod["metadata"]["name"] for pod in pods}
@@ -76,11 +75,9 @@ class LiveWorld(World):
         return printed
 
     def end(self, pod: str, how: int | str) -> None:
-        """Set how a pod with END_ON_DEMAND ends."""
         self.run(pod, "sh", "-c", f"echo {how} > /tmp/end")
 
     def python(self, pod: str, program: str, *arguments: str) -> Any:
-        """Run a module's text in a pod and decode its JSON output."""
         return json.loads(self.run(pod, "python3", "-c", program, *arguments))
 
     def call(self, pod: str, addresses: Iterable[str]) -> dict[str, str]:
@@ -166,7 +163,6 @@ class LiveWorld(World):
         )
 
     def await_log(self, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-        """Return a pod's log once it is complete enough."""
         return eventually(lambda: self.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
 
     def await_replaced(self, pod: str, uid: str) -> Object:
@@ -194,7 +190,6 @@ class LiveWorld(World):
 
 
 def is_ready(cluster: Object) -> bool:
-    """Return whether a TFCluster is Ready in its current generation."""
     generation = cluster["metadata"]["generation"]
     conditions = {c["type"]: c for c in cluster.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready", {})

@@ -30,7 +30,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def stock_template(image: str, *, grace: int = 1, **container: Any) -> Object:
-    """Build a pod template with TensorFlow."""
     about = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent"}
     return {"spec": {"terminationGracePeriodSeconds": grace, "containers": [{**about, **container}]}}
 

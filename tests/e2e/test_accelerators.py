@@ -27,7 +27,6 @@ def granted(world: LiveWorld) -> LiveWorld:
 
 
 def devices(world: LiveWorld) -> list[str]:
-    """Return the worker's devices from the device plugin's variable."""
     return world.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
 
 

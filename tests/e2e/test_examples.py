@@ -40,7 +40,6 @@ Apply = Callable[[str], LiveWorld]
 
 
 def numbers(name: str, log: str) -> list[float]:
-    """Return the numbers after a word in a log, in order."""
     return [float(number) for number in re.findall(rf"{name}[ =:]+(\d+\.\d+)", log)]
 
 

@@ -24,7 +24,6 @@ DRAIN_SECONDS = 120.0
 
 
 def passes(log: str) -> list[int]:
-    """Return the numbers of the training steps in a log."""
     return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
 
 
@@ -33,7 +32,6 @@ def passes(log: str) -> list[int]:
 
 @pytest.fixture
 def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
-    """The elastic example, training on two workers."""
     text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
     applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=text)
     assert applied.returncode == 0, applied.stderr

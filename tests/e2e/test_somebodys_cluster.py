@@ -134,7 +134,6 @@ def publish(somebody: Somebody, inside: str, outside: str) -> str:
 
 
 def commands(guide: list[Snippet]) -> Iterator[tuple[str, list[str]]]:
-    """Return the guide's commands that a test runs, each with its output."""
     for snippet in guide:
         if snippet.place == "run":
             yield from snippet.commands()

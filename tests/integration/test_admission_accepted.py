@@ -15,7 +15,6 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def training(**fields: Any) -> TFClusterBuilder:
-    """Build a parameter-server cluster with these fields of the workers."""
     return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
 
 

@@ -30,7 +30,6 @@ def told(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """Return the error message of a failed kubectl."""
     assert result.returncode != 0, result.stdout
     return result.stderr
 

@@ -33,12 +33,10 @@ def rolling(most: Any, **strategy: Any) -> TFClusterBuilder:
 
 
 def training(**spec: Any) -> TFClusterBuilder:
-    """Build a cluster with a chief, a worker and a parameter server, and these fields of the spec."""
     return tfcluster("mnist").job("chief").job("worker").job("ps").spec(**spec)
 
 
 def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
-    """Build a cluster of these jobs, each after those of its list."""
     builder = tfcluster("mnist")
     for job, before in order.items():
         builder.job(job, startAfter=before)
@@ -46,12 +44,10 @@ def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
 
 
 def chain(length: int) -> dict[str, list[str]]:
-    """Build jobs that each start after the previous one."""
     return {f"job{number}": [f"job{number - 1}"] if number else [] for number in range(length)}
 
 
 def circle(length: int) -> dict[str, list[str]]:
-    """Build jobs that each start after the previous one, and the first after the last."""
     return {**chain(length), "job0": [f"job{length - 1}"]}
 
 
@@ -151,7 +147,6 @@ def said(stored: Any, written: Any) -> Any:
 
 
 def wrong(path: str, value: Any, manifest: TFClusterBuilder, remedy: str) -> Any:
-    """Build the row of a field with an invalid value."""
     return refused(f"{path}: {value!r}", manifest, path, remedy)
 
 

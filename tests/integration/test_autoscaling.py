@@ -98,7 +98,6 @@ def here(own_server: ControlPlane, home: World) -> Iterator[Client]:
 
 @pytest.fixture
 def kubelet(own_objects: Objects, home: World) -> Iterator[StandInKubelet]:
-    """The kubelet of the pods in the test's namespace."""
     stand_in = StandInKubelet(own_objects, home.namespace)
     yield stand_in
     stand_in.close()
@@ -123,7 +122,6 @@ def autoscaler(cluster: str) -> Object:
 
 
 def measure(world: World, pod: str, *, mebibytes: int) -> None:
-    """Set the memory metric of a pod."""
     found = world.demand(PODS, pod)["metadata"]["labels"]
     body = {
         "apiVersion": METRICS.group_version,
@@ -138,7 +136,6 @@ def measure(world: World, pod: str, *, mebibytes: int) -> None:
 
 
 def trainers() -> Object:
-    """Declare a job that an autoscaler can scale."""
     resources = {"resources": {"requests": {"memory": f"{ASKED}Mi"}}}
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **resources}]}}
     return {"maxReplicas": 3, "template": template}

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def keeping(least: int | str, replicas: int = 2, **fields: object) -> dict[str, object]:
-    """Declare a job with this minimal number of available tasks."""
     return {"replicas": replicas, "disruptionBudget": {"minAvailable": least}, **fields}
 
 

@@ -64,7 +64,6 @@ def kubeconfig_with(control_plane, world):
 
 
 def publish(world, jobs, name: str = "c") -> None:
-    """Declare a cluster and wait until its views are published."""
     world.launch(name, jobs)
     world.await_settled(name)
 

@@ -47,7 +47,6 @@ def gangs(with_gangs: None, home: World) -> World:
 
 
 def groups(world: World) -> dict[str, int]:
-    """Return how many pods each PodGroup waits for."""
     found = {
         one["metadata"]["name"]: one["spec"]["schedulingPolicy"]
         for one in world.objects.list(POD_GROUPS, world.namespace)

@@ -32,7 +32,6 @@ def logged(
 
 
 def lines_of(process: OperatorProcess, cluster: str = "") -> list[dict[str, Any]]:
-    """Return all log lines, or those of one cluster."""
     lines = [json.loads(line) for line in process.log.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if cluster in {"", line.get("cluster")}]
 

@@ -96,7 +96,6 @@ def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
 
 
 def values(answer: list[Object]) -> dict[str, float]:
-    """Return the values of a result by their only label."""
     return {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in answer}
 
 

@@ -84,7 +84,6 @@ def containers(pod: Object) -> dict[str, str]:
 
 
 def pods_written(audit: AuditLog, world: World, position: int) -> Counter[tuple[str, str]]:
-    """Count the pods that the operator created and deleted."""
     made = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     return Counter(
         (w.verb, w.name) for w in made if w.resource == "pods" and w.verb in {"create", "delete"} and w.code < 300

@@ -29,7 +29,6 @@ def own_server_options() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def own_objects(own_objects: Objects) -> Objects:
-    """The nodes are in zones."""
     for node in own_objects.list(NODES, ""):
         name = node["metadata"]["name"]
         zone = "abc"[int(name.rpartition("-")[2]) // NODES_OF_A_ZONE]
@@ -73,7 +72,6 @@ def await_ready(world: World, cluster: str) -> None:
 
 
 def the_only(found: dict[str, str], *, count: int) -> str:
-    """Return the only domain that has this number of pods."""
     assert len(found) == count, found
     assert len(set(found.values())) == 1, found
     return next(iter(found.values()))

@@ -49,7 +49,6 @@ def undefine(objects: Objects) -> None:
 
 
 def create(objects: Objects, namespace: str, name: str) -> None:
-    """Create a TFCluster as soon as the server serves the kind."""
     await_served(objects, TFCLUSTERS)
     objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
 

@@ -19,7 +19,6 @@ def backup_of(world: World, name: str) -> Object:
 
 
 def restore(world: World, backup: Object, *, status: bool) -> None:
-    """Create a TFCluster from a backup, and then write its status, as backup tools do."""
     world.objects.create(TFCLUSTERS, world.namespace, {k: v for k, v in backup.items() if k != "status"})
     if status:
         path = TFCLUSTERS.path(world.namespace, backup["metadata"]["name"], "status")
@@ -76,7 +75,6 @@ def test_without_status_everything_runs_again(operator, world, kubelet):  # noqa
 
 
 def lose(world: World, kubelet: Any, name: str, jobs: dict[str, Object]) -> None:
-    """Delete a TFCluster and its pods, to simulate the loss of the Kubernetes cluster."""
     world.delete(TFCLUSTERS, name)
     world.await_removed(name)
     for pod in task_names(name, **{job: fields.get("replicas", 1) for job, fields in jobs.items()}):

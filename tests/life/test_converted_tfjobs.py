@@ -64,7 +64,6 @@ def test_server_takes_what_comes_out(objects: Objects, name: str):
 
 
 def within(written: object, stored: object) -> bool:
-    """Return whether everything in the manifest is stored; the server adds defaults."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return all(key in stored and within(value, stored[key]) for key, value in written.items() if value is not None)
     if isinstance(written, list) and isinstance(stored, list):

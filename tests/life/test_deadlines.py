@@ -19,12 +19,10 @@ def at(text: str) -> datetime:
 
 
 def ran_for(status: Object) -> float:
-    """Return how many seconds a finished cluster ran, by its status."""
     return (at(status["completionTime"]) - at(status["startTime"])).total_seconds()
 
 
 def deletion(audit, world, position: int, name: str):
-    """Return the operator's only request that deleted a TFCluster."""
     (found,) = (
         w
         for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)

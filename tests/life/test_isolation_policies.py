@@ -28,7 +28,6 @@ PEERS = [
 
 
 def await_policies(world, *names: str) -> None:
-    """Wait until exactly these NetworkPolicies exist."""
     eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
 
 

@@ -42,7 +42,6 @@ def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object
 
 
 def verdict(found: Object) -> str:
-    """Return the verdict of kstatus on an object, as one word."""
     (only,) = judge(found)
     return only.status
 

@@ -25,7 +25,6 @@ def short(uid: str) -> str:
 
 
 def await_known(world: World, pods: dict[str, str]) -> None:
-    """Wait until the chief's view names the pods, by index of the worker."""
     expected = {"worker": {name.rpartition("-")[2]: short(uid) for name, uid in pods.items() if "worker" in name}}
     eventually(lambda: known_pods(world), lambda known: known == expected, what="the chief knows the pods")
 

@@ -31,7 +31,6 @@ def edit_template(world: World, name: str, job: str = "worker", **container: obj
 
 
 def images(world: World, name: str) -> dict[str, str]:
-    """Return the images of a cluster's pods that do not terminate, by pod."""
     found = world.pods_of(name)
     return {
         pod: one["spec"]["containers"][0]["image"]

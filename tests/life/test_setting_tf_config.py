@@ -21,7 +21,6 @@ OWN = [{"name": "TF_CONFIG", "value": "{}"}]
 
 
 def setting(**worker: Any) -> TFClusterBuilder:
-    """Build a cluster of one job, worker, with TF_CONFIG."""
     return tfcluster("mnist").job("worker", **worker).spec(**SET)
 
 
@@ -107,7 +106,6 @@ def variables(pod: Object, container: str = "tensorflow") -> dict[str, str]:
 
 
 def told(pod: Object) -> Any:
-    """Parse the TF_CONFIG of a pod's main container."""
     return json.loads(variables(pod)["TF_CONFIG"])
 
 
@@ -122,7 +120,6 @@ def by_the_resolver(world: World, pod: Object) -> Any:
 
 
 def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
-    """Count the workers in the TF_CONFIG of each pod."""
     return {name: len(told(pod)["cluster"]["worker"]) for name, pod in pods.items()}
 
 

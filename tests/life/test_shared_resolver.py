@@ -11,7 +11,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def mounted(world, pod):
-    """Return the ConfigMap with the resolver that a pod mounts."""
     volumes = {volume["name"]: volume for volume in world.demand(PODS, pod)["spec"]["volumes"]}
     return volumes["tfcluster-resolver"]["configMap"]["name"]
 

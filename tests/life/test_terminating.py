@@ -92,7 +92,6 @@ def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubele
 
 
 def quick() -> dict:
-    """Build a template with a grace period of one second."""
     return {
         "spec": {
             "containers": [{"name": "tensorflow", "image": "registry.test/train:1"}],

@@ -31,7 +31,6 @@ def read_chart(package: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def clean_venv(tmp_path_factory):
-    """Creates an empty virtual environment, and returns a function that installs into it."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
     uv = [sys.executable, "-m", "uv"]
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)

@@ -97,7 +97,6 @@ class Team:
         eventually(self.used, lambda used: used == cpu, what=f"{cpu} processors of the quota are used")
 
     def used(self) -> int:
-        """Return how many CPUs of the quota are used, as Kueue counts."""
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
@@ -114,7 +113,6 @@ class Team:
 
 
 def asking(replicas: int, cpu: int = 1, **fields: Any) -> Object:
-    """Declare tasks that request this number of CPUs each."""
     template = pod_template(resources={"requests": {"cpu": str(cpu)}})
     return {"replicas": replicas, "template": template, **fields}
 

@@ -31,7 +31,6 @@ class Snippet:
         return re.findall(r"^\s*print\(.*\)  # (.+)$", self.text, re.MULTILINE)
 
     def commands(self) -> list[tuple[str, list[str]]]:
-        """Return the commands of a console snippet, each with its output."""
         told: list[tuple[str, list[str]]] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):

@@ -15,7 +15,6 @@ from .world import World, task_names
 
 
 def pods_of_jobs(cluster: str, jobs: Mapping[str, Object]) -> list[str]:
-    """Return the pod names of a cluster that is declared with these jobs."""
     return task_names(cluster, **{job: fields.get("replicas", 1) for job, fields in jobs.items()})
 
 
@@ -62,7 +61,6 @@ def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: I
 
 
 def uids_of(world: World, cluster: str) -> dict[str, str]:
-    """Return the UIDs of a cluster's pods that do not terminate, by name."""
     found = world.pods_of(cluster)
     return {n: p["metadata"]["uid"] for n, p in found.items() if not p["metadata"].get("deletionTimestamp")}
 

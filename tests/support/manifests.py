@@ -48,7 +48,6 @@ class TFClusterBuilder:
         template: Object | None = None,
         **fields: Any,
     ) -> TFClusterBuilder:
-        """Add a job, or replace the one with that name."""
         job: Object = {**fields, "template": pod_template() if template is None else template}
         if filters is not None:
             job["deviceFilters"] = list(filters)
@@ -68,7 +67,6 @@ class TFClusterBuilder:
         return self
 
     def build(self) -> Object:
-        """Return a deep copy of the manifest."""
         return copy.deepcopy(self._manifest)
 
 

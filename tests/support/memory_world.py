@@ -64,7 +64,6 @@ class Plane:
             self.kube.create("serviceaccounts", name, {"metadata": {"name": "default"}}, user="controller")
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine, together with the operator and the controllers."""
         return self._loop.run_until_complete(work)
 
     def monotonic(self) -> float:
@@ -77,7 +76,6 @@ class Plane:
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
-        """End all running tasks."""
         self._collecting.cancel()
         self.sleep(_AT_ONCE)
         self._loop.close()
@@ -170,7 +168,6 @@ class MemoryOperator:
         return self._operator is not None and self._operator.runs
 
     def start(self, *, arguments: Sequence[str] = ALL_NAMESPACES) -> None:
-        """Start it and wait for its first lists."""
         assert not self.running, "the operator runs already"
         self._arguments = tuple(arguments)
         namespaces = [arguments[i + 1] for i, one in enumerate(arguments) if one == "--namespace"]
@@ -197,14 +194,12 @@ class MemoryOperator:
             self.start()
 
     def kill(self) -> None:
-        """Crash it: unsent requests are lost."""
         if self._operator is not None:
             self._plane.run(_call(self._operator.stop))
             self._plane.sleep(_AT_ONCE)
             self._operator = None
 
     def stop(self) -> int:
-        """End it as SIGTERM does."""
         assert self._operator is not None, "the operator was never started"
         self._plane.run(self._operator.end())
         self._operator = None

@@ -86,7 +86,6 @@ class Objects:
         return data
 
     def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object | None:
-        """Read one object; None if it does not exist."""
         try:
             return self.request("GET", kind.path(namespace, name, subresource))
         except ApiException as error:
@@ -105,7 +104,6 @@ class Objects:
     def patch(
         self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", content: str = MERGE
     ) -> Object:
-        """PATCH one object, by default with a JSON merge patch."""
         return self.request("PATCH", kind.path(namespace, name, subresource), body, content=content)
 
     def replace(self, kind: Kind, namespace: str, body: Object) -> Object:

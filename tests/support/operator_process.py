@@ -71,14 +71,11 @@ class OperatorProcess:
             self.wait_ready()
 
     def restore(self) -> None:
-        """Run it for all namespaces again."""
         if not self.running or self._start_as != (self.kubeconfig, ALL_NAMESPACES):
             self.kill()
             self.start()
 
     def wait_ready(self) -> None:
-        """Wait until the operator is ready; fail immediately if it has ended."""
-
         def probe() -> str:
             if not self.running:
                 raise AssertionError(f"the operator ended with {self.exit_code}:\n{self.tail()}")
@@ -125,13 +122,11 @@ class OperatorProcess:
             self._process.wait()
 
     def stop(self, *, within: float = GUARD) -> int:
-        """End the operator with SIGTERM."""
         assert self._process is not None, "the operator was never started"
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within)
 
     def tail(self, *, start: int = 0, characters: int = 4000) -> str:
-        """Return the log from a position on."""
         return self.log.read_bytes()[start:].decode(errors="replace")[-characters:]
 
     def forget_peak(self) -> None:
@@ -139,7 +134,6 @@ class OperatorProcess:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def memory(self) -> tuple[int, int]:
-        """Return the resident memory, now and at its peak, in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         values = dict(line.split(":", 1) for line in status.splitlines())
         return tuple(int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two keys

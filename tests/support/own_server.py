@@ -32,7 +32,6 @@ def own_server(own_server_options: dict[str, Any], tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="module")
 def own_objects(own_server: ControlPlane) -> Objects:
-    """Administrator access to the server, with the CRD."""
     return administrator_of(own_server)
 
 

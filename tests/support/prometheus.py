@@ -77,7 +77,6 @@ def programs() -> Path:
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool; the caller checks the exit status."""
     return subprocess.run(
         [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=GUARD
     )
@@ -125,7 +124,6 @@ class Prometheus:
             raise ValueError(f"{parameters}: {error.read().decode()}") from error
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the series of an expression; a scalar is one series without labels."""
         found = self.ask("query", query=expression)
         if found["resultType"] == "scalar":
             return [{"metric": {}, "value": found["result"]}]

@@ -28,7 +28,6 @@ def program() -> Path:
 
 
 def archive() -> Path:
-    """Return an archive of the image IMAGE, with the program on its PATH."""
     return _built() / "image.tar"
 
 

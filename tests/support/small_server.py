@@ -67,7 +67,6 @@ class SmallServer:
         return self._clusters[uid]
 
     def remove(self, name: str, *, tell: bool = True) -> None:
-        """Delete a TFCluster; ``tell`` says whether the open watches get an event."""
         self._version += 1
         gone = self._clusters.pop(f"uid-of-{name}")
         if tell:

@@ -39,6 +39,5 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(coroutine: Coroutine[Any, Any, Any], *, patience: float = 0) -> Any:
-    """Run a coroutine without real waits; an AssertionError says that nothing is left to wake it."""
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience)) as runner:
         return runner.run(coroutine)

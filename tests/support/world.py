@@ -47,7 +47,6 @@ class World:
         return edited["metadata"]["generation"]
 
     def scale(self, name: str, *, replicas: int, job: str = "worker") -> int:
-        """Change the replicas of one job; return the new generation."""
         return self.edit(name, {"jobs": {job: {"replicas": replicas}}})
 
     def remove(self, name: str) -> None:
@@ -59,7 +58,6 @@ class World:
         return self.objects.get(kind, self.namespace, name)
 
     def demand(self, kind: Kind, name: str) -> Object:
-        """Read an object that must exist."""
         found = self.get(kind, name)
         assert found is not None, f"{kind.plural} {name} does not exist"
         return found
@@ -162,12 +160,10 @@ class World:
         return self.demand(PODS, pod)
 
     def await_ended(self, name: str, kind: str, reason: str = "") -> Object:
-        """Wait until a TFCluster has Succeeded or Failed; return its status."""
         self.await_condition(name, kind, status="True", reason=reason)
         return self.status(name)
 
     def await_removed(self, name: str) -> None:
-        """Wait until a TFCluster does not exist."""
         eventually(lambda: self.get(TFCLUSTERS, name), lambda found: found is None, what=f"{name} is gone")
 
     def await_event(self, name: str, reason: str) -> Object:
@@ -178,7 +174,6 @@ class World:
         return found[0]
 
     def await_pods(self, names: Iterable[str]) -> dict[str, Object]:
-        """Wait until exactly these pods exist and none terminates; return them."""
         wanted = sorted(names)
 
         def probe() -> list[str]:

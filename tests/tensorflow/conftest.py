@@ -20,7 +20,6 @@ pytest_plugins = ["support.skips"]
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LoopbackCluster]]:
-    """Creates loopback clusters whose processes end with the test."""
     made: list[LoopbackCluster] = []
 
     def make(**arguments) -> LoopbackCluster:

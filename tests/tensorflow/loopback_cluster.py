@@ -85,7 +85,6 @@ class LoopbackCluster:
     def start(
         self, job: str, index: int, *words: str, stdin: int | None = None, fresh: bool = False
     ) -> subprocess.Popen[str]:
-        """Start a task's process: Python with these arguments; ``fresh`` as for ``run``."""
         process = (subprocess.Popen if fresh else Forked)(
             [sys.executable, *words],
             env=self.environment(job, index),
@@ -140,7 +139,6 @@ class LoopbackCluster:
                 process.wait()
 
     def logs(self) -> str:
-        """Return the output of the tasks' processes, for a failed assertion."""
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))
 
     def end(self) -> None:

@@ -28,7 +28,6 @@ def target(cluster, **given) -> Target | None:
 
 
 def simple(master: str) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """Create a resolver of TensorFlow's own."""
     return tf.distribute.cluster_resolver.SimpleClusterResolver(SPEC, master=master)
 
 

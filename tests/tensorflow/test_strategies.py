@@ -181,7 +181,6 @@ for name in names:
 
 
 def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
-    """Start a server of the data service in its own folder."""
     place = folder / f"{job}-{index}"
     place.mkdir()
     (place / "name").write_text(f"{job}-{index}")

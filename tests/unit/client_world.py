@@ -77,8 +77,6 @@ class ClientWorld:
         yield self.logs[pod].encode()
 
     def at_once(self, act: Callable[[], _T]) -> _T:
-        """Run a function in the API server's thread."""
-
         async def do() -> _T:
             return act()
 
@@ -137,7 +135,6 @@ class ClientWorld:
         self.at_once(lambda: self.nodes.exit(pod, code))
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
-        """Append lines to a pod's log."""
         self.at_once(lambda: self.played.write(pod, *lines, at=at))
 
     def keep_unready(self, pod: str) -> None:

@@ -32,14 +32,12 @@ def workers(spec: dict[str, Any], *, metadata: Any = None, **fields: Any) -> dic
 
 
 def spec_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Convert, and give the spec that came out."""
     conversion = convert(manifest)
     assert conversion.cluster is not None, [str(one) for one in conversion.of(Outcome.REJECTED)]
     return conversion.cluster["spec"]
 
 
 def words(manifest: dict[str, Any], outcome: Outcome, path: str) -> str:
-    """Give what is said of one field with one outcome."""
     return "; ".join(one.words for one in convert(manifest).of(outcome) if spelled(one.path) == path)
 
 
@@ -232,7 +230,6 @@ def test_field_map_promises_nothing_that_never_happens():
 
 
 def with_template(**more: Any) -> dict[str, Any]:
-    """Make a TFJob with a chief of a template."""
     spec = {"containers": [{**MAIN, "command": ["run"]}], **more.pop("spec", {})}
     return tfjob({"Chief": {"template": {"spec": spec, **more}}})
 

@@ -23,7 +23,6 @@ SOUND = TFJOBS["all roles"].partition("    Evaluator:")[0]
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
-    """Run ``tfcluster convert``."""
     return CliRunner().invoke(root, ["convert", *arguments], input=text)
 
 

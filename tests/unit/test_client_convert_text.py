@@ -38,7 +38,6 @@ def without_nulls(node: Any) -> Any:
 
 
 def converted(text: str) -> str:
-    """Convert a text."""
     return convert_text(text.encode(), "tfjob.yaml").text
 
 

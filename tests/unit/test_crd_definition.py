@@ -61,7 +61,6 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the CRD with its sources, for changes."""
     shutil.copytree(ROOT / "crds", tmp_path / "crds")
     return tmp_path
 

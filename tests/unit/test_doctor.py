@@ -43,7 +43,6 @@ def listening() -> Iterator[Callable[..., str]]:
 
 
 def expect(check: Check | None, verdict: str, *words: str) -> None:
-    """Compare a check with the expected result; only a problem has a remedy."""
     assert check is not None
     assert (check.verdict, bool(check.remedy)) == (verdict, verdict in {WARNING, FAILED})
     text = f"{check.message} {check.remedy}"

@@ -25,7 +25,7 @@ LOADS = [f"tfcluster_resolver.{name}" for name in ("_tensorflow.workers", "elast
 
 
 class OpError(Exception):
-    """TensorFlow's error."""
+    pass
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,6 @@ def delivered(tmp_path, archive) -> Path:
 
 
 def install(folder: Path, version: str) -> Path:
-    """Build a minimal copy of the package with a version."""
     package = folder / "tfcluster_resolver"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(f'from typing import Final\n\n__version__: Final = "{version}"\n')

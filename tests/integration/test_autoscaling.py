@@ -5,7 +5,7 @@ The metrics are stored objects under the API path of metrics-server.
 
 from __future__ import annotations
 
-import shlex
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.control_planes import await_served
-from support.guide import snippets
-from support.objects import CRDS, PODS, Kind, Object, Objects
+from support.objects import CRDS, JSON_PATCH, PODS, Kind, Object, Objects
 from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World, task_names
@@ -31,8 +30,6 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).resolve().parents[2]
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 METRICS = Kind("metrics.k8s.io/v1beta1", "pods")
-#: The page's patch of the CRD.
-PATCH = "scaled-job.yaml"
 #: The memory request of each trainer, in MiB; the autoscaler's target is half of it.
 ASKED = 1024
 #: The kind that metrics-server serves; here its objects are stored.
@@ -71,16 +68,13 @@ def kubectl(own_server: ControlPlane) -> Kubectl:
 
 
 @pytest.fixture(scope="module")
-def own_objects(own_objects: Objects, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """The CRD is installed without helm, and /scale serves the job trainer, as on the page."""
-    page, folder = snippets(ROOT / "docs" / "how-to" / "autoscale.md"), tmp_path_factory.mktemp("page")
-    (patch,) = (snippet for snippet in page if snippet.place == f'title="{PATCH}"')
-    (folder / PATCH).write_text(patch.text, encoding="utf-8")
-    (told,) = (snippet for snippet in page if PATCH in snippet.text and snippet.language == "console")
-    for command, printed in told.commands():
-        program, *words = shlex.split(command.replace(PATCH, str(folder / PATCH)))
-        done = kubectl(*words)
-        assert (program, done.stderr, done.stdout.splitlines()) == ("kubectl", "", printed)
+def own_objects(own_objects: Objects) -> Objects:
+    """The CRD is installed without helm, and /scale serves the job trainer, by the three paths of the page."""
+    page = (ROOT / "docs" / "how-to" / "autoscale.md").read_text(encoding="utf-8")
+    replicas, created, selector = re.findall(r"`(\.\w+\.jobs\.trainer\.\w+)`", page)
+    paths = {"specReplicasPath": replicas, "statusReplicasPath": created, "labelSelectorPath": selector}
+    edit = {"op": "replace", "path": "/spec/versions/0/subresources/scale", "value": paths}
+    own_objects.patch(CRDS, "", "tfclusters.tfcluster.dev", [edit], content=JSON_PATCH)
     return own_objects
 
 

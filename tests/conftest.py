@@ -39,7 +39,9 @@ from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - af
 from support.waiting import eventually  # noqa: E402 - after the path
 from support.world import World  # noqa: E402 - after the path
 
-pytest_plugins = ["support.skips"]
+pytest_plugins = ["support.skips", "support.own_server"]
+#: Fixtures that start a control plane.
+SERVERS = {"control_plane", "own_server", "bare_server"}
 
 # Without a deadline: a busy machine must not fail a test.
 slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -71,11 +73,11 @@ def pytest_report_header() -> str:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs that tests need before the first test: it takes minutes the first time, but no test's time."""
     needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm", "prometheus_built"}:
+    if session.config.option.collectonly or not needed & {*SERVERS, "helm", "prometheus_built"}:
         return
     from local_kubernetes import binaries
 
-    if needed & {"control_plane", "bare_server"}:
+    if needed & SERVERS:
         binaries.hyperkube()
     if "helm" in needed:
         binaries.helm()

@@ -41,8 +41,6 @@ def server(bare_server) -> Objects:
 
 @pytest.fixture(scope="session")
 def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: ARG001 - wants the namespaces
-    """Runs helm on the server; it must succeed."""
-
     def run(*arguments: Any, values: Object | None = None, namespace: str = HOME) -> str:
         place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", namespace)
         answer = helm.run(*arguments, *place, values=values)

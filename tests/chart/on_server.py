@@ -23,7 +23,6 @@ Rights = Mapping[tuple[str, str], Sequence[str]]
 
 
 def access(kubeconfig: Path) -> Objects:
-    """Return API access with a kubeconfig."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     return Objects(client.ApiClient(configuration))
@@ -42,15 +41,7 @@ def forget_definition(server: Objects) -> None:
 
 
 def grant(server: Objects, user: str, namespace: str, rights: Rights, *, names: Sequence[str] = ()) -> None:
-    """Grant a user permissions in a namespace, and wait until they are in effect.
-
-    Args:
-        server: access as an administrator.
-        user: the user.
-        namespace: the namespace.
-        rights: the permissions.
-        names: the objects that they cover; by default all.
-    """
+    """Grant a user permissions in a namespace, by default on all objects, and wait until they are in effect."""
     limit = {"resourceNames": list(names)} if names else {}
     rules = [
         {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **limit}

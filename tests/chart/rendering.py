@@ -1,7 +1,4 @@
-"""The chart as helm renders it, as objects for tests.
-
-Helm runs without the user's own configuration and without a cluster.
-"""
+"""The chart as objects, as helm renders it without the user's own configuration and without a cluster."""
 
 from __future__ import annotations
 
@@ -35,13 +32,6 @@ def read_yaml(text: str) -> list[Object]:
 
 
 class Helm:
-    """The real helm, with a separate home.
-
-    Args:
-        program: the binary.
-        home: a folder for its files.
-    """
-
     def __init__(self, program: Path, home: Path) -> None:
         self._program = program
         places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
@@ -70,16 +60,7 @@ class Helm:
         namespace: str = "home",
         tests: bool = False,
     ) -> list[Object]:
-        """Return all objects of a release, which are cached and must not be changed.
-
-        Args:
-            values: the user's values. Unless they have ``crds``, the CRD is left out, because rendering it takes longer
-                than all the rest: ``{"crds": {}}`` includes it.
-            options: of ``helm template``.
-            release: its name.
-            namespace: of the release.
-            tests: whether to include only the objects of ``helm test``.
-        """
+        """Return all objects of a release, cached: do not change them; the CRD only with ``crds`` in the values."""
         given = {"crds": {"enabled": False}, **(values or {})}
         without = () if tests else ("--skip-tests",)
         command = ("template", release, str(CHART), "--namespace", namespace, *without, *options)
@@ -91,7 +72,6 @@ class Helm:
         return self._rendered[key]
 
     def refusal(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the schema's errors for values, by path."""
         answer = self.run("template", "r", CHART, values=values)
         assert answer.returncode != 0
         assert answer.stdout == ""
@@ -114,13 +94,7 @@ def the_only(objects: Sequence[Object], kind: str) -> Object:
 
 
 def look(objects: Sequence[Object], where: str) -> Any:
-    """Return the value at a path in the objects; None if it, its object, or a part of the path is missing.
-
-    Args:
-        objects: all objects.
-        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind with at most one object; or ``Kind:name.path``, for
-            one of several.
-    """
+    """Return the value at ``Kind.path.to.a[0].field``, or ``Kind:name.path`` for one of several; None if missing."""
     kind, *steps = re.findall(r"[^.\[\]]+", where)
     kind, _, name = kind.partition(":")
     found = [one for one in of_kind(objects, kind) if name in {"", one["metadata"]["name"]}]
@@ -148,12 +122,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str
 
 
 def nest(path: str, value: Any) -> Object:
-    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``.
-
-    Args:
-        path: the leaf, ``watchNamespaces.0`` for an item; or with slashes, as in helm's error messages.
-        value: its value.
-    """
+    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``; slashes work too."""
     steps = path[1:].split("/") if path.startswith("/") else path.split(".")
     for step in reversed(steps):
         value = [value] if step.isdigit() else {step.replace("~1", "/"): value}
@@ -161,7 +130,6 @@ def nest(path: str, value: Any) -> Object:
 
 
 def merge(*given: Mapping[str, Any]) -> Object:
-    """Merge values; the later ones have priority."""
     merged: Object = {}
     for values in given:
         for name, value in values.items():

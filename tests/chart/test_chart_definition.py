@@ -50,7 +50,6 @@ def uid_of_the_definition(server: Objects) -> str:
 
 
 def store_a_cluster(server: Objects, name: str = "stays", **replicas: int) -> str:
-    """Store a TFCluster as soon as possible, and return its UID."""
     body = tfcluster(name)
     for job, count in (replicas or {"worker": 1}).items():
         body.job(job, replicas=count)
@@ -86,7 +85,6 @@ def test_chart_without_the_crd_file_fails_with_a_remedy(helm: Helm, tmp_path: Pa
 def test_definition_lives_through_upgrade_rollback_and_uninstallation(
     server: Objects, install, on_server: OnServer, newer: Path
 ):
-    """Releases install, upgrade and roll back the CRD; the CRD and every TFCluster outlive them."""
     release = install({})
     uid, definition = store_a_cluster(server), uid_of_the_definition(server)
     assert short_names(server) == ["tfc"]
@@ -201,7 +199,6 @@ def test_definition_of_another_release_is_left_alone(server: Objects, install, o
 
 @pytest.mark.exhaustive
 def test_definition_can_go_with_the_release(server: Objects, install, on_server: OnServer):
-    """With ``crds.keep: false`` the CRD is deleted with the release, as the notes have said."""
     release = install({"crds": {"keep": False}})
     assert "EVERY TFCluster" in on_server("get", "notes", release)
     on_server("uninstall", release)

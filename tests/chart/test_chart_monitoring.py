@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from kubernetes.client.exceptions import ApiException
-from on_server import DEPLOYMENTS, HOME
+from on_server import HOME
 from rendering import CHART, ROOT, Helm, Object, look, merge, nest, of_kind, read_yaml, selects, the_only
 from support import prometheus
 from support.objects import CONFIG_MAPS, CRDS, SERVICES, Kind, Objects
@@ -35,7 +35,6 @@ PLACES = {
 
 
 def enabled(helm: Helm, part: str) -> list[Object]:
-    """Render the chart with this part of ``metrics`` enabled."""
     return helm.render(nest(f"metrics.{part}.enabled", True))
 
 
@@ -66,16 +65,6 @@ def test_monitor_finds_the_operators(helm: Helm, part):
         assert selects(monitor["selector"]["matchLabels"], look(objects, "Service.metadata.labels"))
         assert selects(look(objects, "Service.spec.selector"), labels)
         assert look(objects, "Service.spec.ports") == [{"name": "metrics", "port": 8081, "targetPort": "metrics"}]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor", "rules"])
-def test_server_without_the_monitoring_crds_rejects_it(helm: Helm, server: Objects, bare_server, part):
-    place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
-    answer = helm.run("install", "r", CHART, *place, values={"metrics": {part: {"enabled": True}}})
-    assert answer.returncode != 0
-    assert f'no matches for kind "{KINDS[part]}"' in answer.stderr
-    assert server.get(DEPLOYMENTS, HOME, "r-tfcluster-operator") is None
 
 
 @pytest.mark.exhaustive
@@ -120,7 +109,6 @@ def test_promtool_accepts_the_rules(tmp_path, helm: Helm):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_alerts_fire_when_they_should():
-    """`promtool test rules` runs each case: its alert fires with this text, or stays quiet."""
     answer = prometheus.promtool("test", "rules", PLAYED)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 

@@ -61,7 +61,6 @@ def cluster(server: Objects, people: People) -> Iterator[str]:  # noqa: ARG001 -
 
 
 def manifest(*, name: str = "c", **pod: str) -> Object:
-    """Build a TFCluster with one job, whose pods have these fields."""
     return tfcluster(name).job("worker", template=pod_template(spec=pod)).build()
 
 
@@ -79,14 +78,12 @@ def refusal(request: Callable[[], object]) -> str:
 
 
 def refused(user: Objects, body: Object | None = None, *, namespace: str = HOME) -> str:
-    """Create a TFCluster as a user with a dry run, and return the policy's rejection."""
     return refusal(
         lambda: user.request("POST", f"{TFCLUSTERS.path(namespace)}?dryRun=All", manifest() if body is None else body)
     )
 
 
 def refused_change(user: Objects, name: str, change: Object) -> str:
-    """Change a TFCluster as a user, and return the policy's rejection."""
     return refusal(lambda: user.patch(TFCLUSTERS, HOME, name, change))
 
 
@@ -138,7 +135,6 @@ def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 -
 
 
 def test_user_without_pod_create_permission_cannot_create_clusters(people: People):
-    """Alice can create TFClusters, and pods elsewhere: the message names the permission that she lacks here."""
     alice = people("alice", CLUSTERS)
     people("alice", CREATES_PODS, namespace=WATCHED)
     said = refused(alice)
@@ -164,7 +160,6 @@ def test_other_service_account_needs_the_use_permission(people: People, field: s
 
 
 def test_role_of_the_documentation_is_enough(server: Objects, people: People):
-    """With only the Role in security.md, a user can name the account in it."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     role, binding = (one for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for one in read_yaml(block))
     user, account = binding["subjects"][0]["name"], role["rules"][-1]["resourceNames"][0]
@@ -193,7 +188,6 @@ def test_the_newer_name_of_the_field_wins(server: Objects, people: People):
 
 
 def test_every_job_is_asked_about(people: People):
-    """With the maximal number of jobs, each with its own account, the message names the forbidden one."""
     builder = tfcluster("c")
     accounts = [f"robot{number}" for number in range(MOST_JOBS)]
     for number, account in enumerate(accounts):
@@ -205,7 +199,6 @@ def test_every_job_is_asked_about(people: People):
 
 
 def test_policy_checks_the_maximum_number_of_jobs(helm: Helm):
-    """The policy checks the account of each job that the CRD allows."""
     schema = "CustomResourceDefinition.spec.versions[0].schema.openAPIV3Schema"
     checks = look(helm.render(), "ValidatingAdmissionPolicy.spec.validations")
     assert look(helm.render({"crds": {}}), f"{schema}.properties.spec.properties.jobs.maxProperties") == MOST_JOBS
@@ -226,7 +219,6 @@ def test_policy_checks_the_maximum_number_of_jobs(helm: Helm):
     ids=["replicas", "account", "image", "job", "another field", "suspend and another field"],
 )
 def test_later_change_is_asked_about_too(server: Objects, people: People, cluster: str, change: Object):
-    """Without permission to use the account of a TFCluster, a user cannot change its pods."""
     carol = people("carol")
     if not may(server, "carol", HOME, ("tfcluster.dev", "tfclusters", "patch")):
         people("carol", CLUSTERS | CREATES_PODS)
@@ -249,7 +241,6 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
 def test_suspend_and_metadata_edits_skip_the_pod_permission_check(
     server: Objects, people: People, cluster: str, change: Object
 ):
-    """With permission to patch TFClusters, a queue or a cleaner can suspend, resume and label one."""
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"suspend": "suspend" not in change.get("spec", {})}})
     people("nobody").patch(TFCLUSTERS, HOME, cluster, change)
 
@@ -327,7 +318,6 @@ def test_large_clusters_can_be_judged(server: Objects, people: People):
 
 
 def test_policies_of_two_releases_live_side_by_side(server: Objects, people: People, on_server: OnServer):
-    """A second, cluster-wide release of the same name has its own policy; each is for its namespaces."""
     second = people("second", CLUSTERS, namespace=FOREIGN)
     on_server("install", "first", CHART, namespace=FOREIGN, values={"crds": {"enabled": False}})
     eventually(lambda: refused(second, namespace=FOREIGN), what="its policy is in force everywhere")
@@ -340,7 +330,6 @@ def test_policies_of_two_releases_live_side_by_side(server: Objects, people: Peo
 
 
 def test_policy_can_be_tried_and_switched_off(server: Objects, people: People, on_server: OnServer):
-    """With the action Warn everything is accepted; disabled, the policy and its binding are deleted."""
     nobody = people("nobody")
 
     def upgrade(**policy: object) -> None:

@@ -1,7 +1,4 @@
-"""The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed.
-
-Without nodes no operator runs; the end-to-end tests run it.
-"""
+"""The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed."""
 
 from __future__ import annotations
 
@@ -87,7 +84,6 @@ def test_chart_passes_lint(helm: Helm):
 
 @pytest.mark.parametrize("where", DEFAULT)
 def test_operators_are_restricted_and_kept(helm: Helm, where: str):
-    """By default, the operator's pods have only the permissions that they need, and one is always available."""
     assert look(helm.render(), where) == DEFAULT[where]
 
 
@@ -122,7 +118,6 @@ def test_any_name_of_a_release_will_do(helm: Helm, name: str):
 
 
 def test_operator_has_permissions_only_in_watched_namespaces(server: Objects, install):
-    """A "restricted" namespace accepts the operator's pods; its permissions are only in the watched namespaces."""
     release = install({"watchNamespaces": [WATCHED]})
     eventually(lambda: granted(server, release, WATCHED), lambda found: found == NEEDED, what="it has its rights")
     assert [granted(server, release, namespace) for namespace in (HOME, FOREIGN, "")] == [[], [], []]
@@ -220,7 +215,6 @@ def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_s
 
 @pytest.mark.exhaustive
 def test_notes_tell_who_else_works_there(install, on_server: OnServer):
-    """The notes name each other release that works in a namespace of this one; without overlap, none."""
     first = install({"watchNamespaces": [WATCHED, HOME]})
     assert "ANOTHER RELEASE" not in on_server("get", "notes", first)
     lines = {}

@@ -134,7 +134,6 @@ def test_users_rights_are_aggregated(helm: Helm, values, gained):
 
 @pytest.mark.parametrize("values", [{}, PER_NAMESPACE])
 def test_rights_can_be_left_to_others(helm: Helm, values):
-    """With ``rbac.create: false`` the chart omits roles, bindings and the test; everything else stays."""
     others = [found for found in helm.render(values) if not found["apiVersion"].startswith("rbac.")]
     assert helm.render({**values, "rbac": {"create": False}}, tests=True) == others
 
@@ -175,7 +174,6 @@ def test_test_pod_does_not_match_the_operator_selector(helm: Helm):
 
 
 def test_releases_share_no_role(helm: Helm):
-    """Releases of one name in two namespaces have different names of cluster-scoped objects."""
     one, two = (
         {found["metadata"]["name"] for found in helm.render(namespace=home) if found["kind"].startswith("Cluster")}
         for home in ("home", "two")
@@ -185,7 +183,6 @@ def test_releases_share_no_role(helm: Helm):
 
 
 def test_docs_list_the_operator_permissions():
-    """The table of security.md has exactly the resources of the operator's Roles, with their verbs."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     rows = re.search(r"\| resource \| verbs \| why \|\n\|.*\n((?:\|.*\n)+)", text)[1]
     told = defaultdict(set)

@@ -233,7 +233,6 @@ def schema() -> Object:
 
 
 def prepared(path: str) -> Object:
-    """Return the values that another value requires: its part must be enabled."""
     part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
     if part and not path.endswith(".enabled"):
         return nest(f"{part[0]}.enabled", True)
@@ -242,7 +241,6 @@ def prepared(path: str) -> Object:
 
 @pytest.mark.parametrize(("path", "value", "effects"), EFFECTS, ids=[path for path, *_ in EFFECTS])
 def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[str, Any]):
-    """The user's value is in the rendered objects, and only because it was set."""
     default, objects = helm.render(prepared(path)), helm.render(merge(prepared(path), nest(path, value)))
     for where, expected in effects.items():
         assert look(default, where) != expected
@@ -250,7 +248,6 @@ def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[s
 
 
 def test_values_of_disabled_parts_are_ignored(helm: Helm):
-    """Values of the NetworkPolicy or of monitoring add no object if these are disabled."""
     given = [nest(path, value) for path, value, _ in EFFECTS if prepared(path).keys() & {"networkPolicy", "metrics"}]
     assert helm.render(merge(*given)) == helm.render()
 
@@ -263,7 +260,6 @@ def test_every_value_is_shown_to_have_an_effect(values):
 
 @pytest.mark.parametrize("turn", range(6))
 def test_operator_understands_its_arguments(helm: Helm, turn: int):
-    """The operator's parsed arguments equal the user's values, and its health port that of the probes."""
     chosen = {path: choices[turn % len(choices)] for path, choices in OF_THE_OPERATOR.items()}
     objects = helm.render(merge(*(nest(path, value) for path, value in chosen.items())))
     settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
@@ -350,7 +346,6 @@ def test_label_of_one_object_wins_over_that_of_all(helm: Helm, parts: list[str])
 
 
 def test_account_of_the_user_is_taken(helm: Helm):
-    """With ``serviceAccount.create: false`` the operator runs with an account that the chart does not create."""
     objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
     assert not of_kind(objects, "ServiceAccount")
     assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
@@ -431,7 +426,6 @@ def test_rejection_of_values_names_the_remedy(helm: Helm, given: Object, place: 
 
 
 def test_page_describes_the_values(values):
-    """It has the tables from values.yaml: every value with its default and its comment, in order."""
     text = chart_values.PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
     assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))

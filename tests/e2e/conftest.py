@@ -80,7 +80,6 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
 
 @pytest.fixture
 def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
-    """A new namespace, deleted afterwards without waiting."""
     name = new_namespace()
     yield name
     objects.delete(NAMESPACES, "", name)
@@ -126,15 +125,21 @@ def live_world(
 
 @pytest.fixture
 def world(live_world: Callable[[str], LiveWorld], namespace: str) -> LiveWorld:
-    """The test's own namespace."""
     return live_world(namespace)
+
+
+@pytest.fixture
+def running(world: LiveWorld) -> LiveWorld:
+    """A running cluster of a chief and two workers."""
+    world.launch_listeners("c", {"chief": {}, "worker": {"replicas": 2}})
+    world.await_ready("c")
+    return world
 
 
 @pytest.fixture(scope="module")
 def shared_world(
     live_world: Callable[[str], LiveWorld], objects: Objects, new_namespace: Callable[[], str]
 ) -> Iterator[LiveWorld]:
-    """One namespace for the read-only tests of a module."""
     name = new_namespace()
     yield live_world(name)
     objects.delete(NAMESPACES, "", name)
@@ -178,7 +183,6 @@ def apply_example(
 
 @pytest.fixture
 def two_gpus(world: LiveWorld) -> None:
-    """Skips the test on a cluster that cannot give two GPUs to a pod."""
     if world.allocatable(GPU) < 2:
         pytest.skip(f"no node of this cluster offers two {GPU}")
 
@@ -199,7 +203,6 @@ def enforced_policies(network_policies: str) -> None:
 
 @pytest.fixture
 def fake_devices(kubeconfig: Path) -> Iterator[FakeDevices]:
-    """Makes GPUs of our own device plugin unhealthy and healthy again."""
     devices = FakeDevices(ROOT)
     if obstacle := devices.obstacle(kubeconfig):
         pytest.skip(obstacle)

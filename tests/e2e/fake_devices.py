@@ -8,11 +8,7 @@ from pathlib import Path
 
 
 class FakeDevices:
-    """The devices that ``python -m local_kubernetes`` simulates.
-
-    Args:
-        checkout: the root of the cluster's checkout.
-    """
+    """The devices that ``python -m local_kubernetes`` of a checkout simulates."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout
@@ -27,12 +23,10 @@ class FakeDevices:
         return ""
 
     def sicken(self, device: str) -> None:
-        """Report a device as unhealthy."""
         self._unhealthy.append(device)
         self._tell("unhealthy", device)
 
     def heal(self) -> None:
-        """Report all devices as healthy."""
         while self._unhealthy:
             self._tell("healthy", self._unhealthy.pop())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -25,14 +25,7 @@ BROOM: Final = "broom-worker-0"
 
 
 class LiveWorld(World):
-    """A namespace with running pods.
-
-    Args:
-        objects: access as an administrator.
-        namespace: its name.
-        api: the same access as the official client.
-        image: an image with python3 and the resolver.
-    """
+    """A namespace with running pods; ``image`` has python3 and the resolver."""
 
     def __init__(self, objects: Objects, namespace: str, *, api: client.ApiClient, image: str) -> None:
         super().__init__(objects, namespace)
@@ -52,7 +45,6 @@ class LiveWorld(World):
         self.await_ready("broom")
 
     def start(self, *pods: Object) -> None:
-        """Create pods outside of a TFCluster, and wait until they are ready."""
         for pod in pods:
             self.objects.create(PODS, self.namespace, pod)
         names = {pod["metadata"]["name"] for pod in pods}
@@ -83,11 +75,9 @@ class LiveWorld(World):
         return printed
 
     def end(self, pod: str, how: int | str) -> None:
-        """Set how a pod with END_ON_DEMAND ends."""
         self.run(pod, "sh", "-c", f"echo {how} > /tmp/end")
 
     def python(self, pod: str, program: str, *arguments: str) -> Any:
-        """Run a module's text in a pod and decode its JSON output."""
         return json.loads(self.run(pod, "python3", "-c", program, *arguments))
 
     def call(self, pod: str, addresses: Iterable[str]) -> dict[str, str]:
@@ -172,6 +162,9 @@ class LiveWorld(World):
             within=TRAINING_DEADLINE_SECONDS,
         )
 
+    def await_log(self, pod: str, enough: Callable[[str], object], *, what: str) -> str:
+        return eventually(lambda: self.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
+
     def await_replaced(self, pod: str, uid: str) -> Object:
         """Wait until the pod with this UID has a ready replacement; return it."""
         return eventually(
@@ -182,10 +175,7 @@ class LiveWorld(World):
         )
 
     def await_answer(self, caller: str, pod: str) -> None:
-        """Wait until a connection from one pod to the address of another reaches that pod.
-
-        A replaced pod has another IP, and DNS caches can keep the old response for its time to live.
-        """
+        """Wait until a connection from one pod to the address of another reaches it: DNS can keep the old IP."""
         address = self.address(pod)
         eventually(
             lambda: self.call(caller, [address])[address],
@@ -200,7 +190,6 @@ class LiveWorld(World):
 
 
 def is_ready(cluster: Object) -> bool:
-    """Return whether a TFCluster is Ready in its current generation."""
     generation = cluster["metadata"]["generation"]
     conditions = {c["type"]: c for c in cluster.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready", {})
@@ -208,11 +197,7 @@ def is_ready(cluster: Object) -> bool:
 
 
 def who_reaches(addresses: Iterable[str], callers: Mapping[str, LiveWorld]) -> dict[str, set[str]]:
-    """Connect to addresses from all pods concurrently.
-
-    Returns:
-        For each address the pods that got a response.
-    """
+    """Connect to addresses from all pods concurrently; return for each address the pods that got a response."""
     found: dict[str, set[str]] = {address: set() for address in addresses}
     with ThreadPoolExecutor(len(callers)) as pool:
         answers = pool.map(lambda name, world: world.python(name, REACHED, *found), callers, callers.values())

@@ -14,12 +14,7 @@ SELECTOR = "app.kubernetes.io/name=tfcluster-operator"
 
 
 class OperatorRelease:
-    """The only Deployment of the operator in its namespace.
-
-    Args:
-        objects: access as an administrator.
-        namespace: its namespace.
-    """
+    """The only Deployment of the operator in its namespace."""
 
     def __init__(self, objects: Objects, namespace: str) -> None:
         self._objects = objects

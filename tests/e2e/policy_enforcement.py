@@ -15,11 +15,7 @@ VARIABLE = "TFCLUSTER_E2E_NETWORK_POLICIES"
 
 @contextmanager
 def enforced(checkout: Path, kubeconfig: Path) -> Iterator[str]:
-    """Make the cluster enforce NetworkPolicies.
-
-    Yields:
-        Why they are not enforced; empty if they are.
-    """
+    """Make the cluster enforce NetworkPolicies; yield why they are not enforced, empty if they are."""
     local = checkout / ".local"
     ours = kubeconfig == (local / "kubeconfig").resolve() and (local / "cluster").exists()
     if not ours or (local / "cluster").read_text(encoding="utf-8").strip() != "node":

@@ -29,10 +29,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def stock_template(image: str, **container: Any) -> Object:
-    """Build a pod template with TensorFlow."""
+def stock_template(image: str, *, grace: int = 1, **container: Any) -> Object:
     about = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent"}
-    return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{**about, **container}]}}
+    return {"spec": {"terminationGracePeriodSeconds": grace, "containers": [{**about, **container}]}}
 
 
 def with_folder(template: Object, *, node: str) -> Object:

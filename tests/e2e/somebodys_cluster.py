@@ -13,12 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Somebody:
-    """A user with a kubeconfig, a kubectl and a helm, and nothing of this checkout.
-
-    Attributes:
-        environment: the user's variables.
-        folder: the working directory.
-    """
+    """A user with a kubeconfig, a kubectl and a helm, and nothing of this checkout."""
 
     environment: dict[str, str]
     folder: Path
@@ -38,11 +33,7 @@ class Somebody:
         return done.stdout
 
     def checkout(self) -> Path:
-        """Copy this working tree, without the results of `make`; Python's environment is shared.
-
-        The image of its operator is not that of this working tree. A kubelet that has pulled an image by one name pulls
-        it again for each other name, also if that was imported: and no registry serves ours.
-        """
+        """Copy this working tree with another operator: a kubelet would pull an image that it knows by one name."""
         copy = self.folder / "checkout"
         if copy.exists():
             return copy

@@ -1,8 +1,4 @@
-"""Programs for task pods that need only Python: they replace TensorFlow's server.
-
-Each is the text of one module, run with ``python3 -c``. All end immediately at SIGTERM, so that no test waits for a
-grace period.
-"""
+"""Programs for task pods that need only Python, for ``python3 -c``; all end immediately at SIGTERM."""
 
 from __future__ import annotations
 

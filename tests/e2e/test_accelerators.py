@@ -27,7 +27,6 @@ def granted(world: LiveWorld) -> LiveWorld:
 
 
 def devices(world: LiveWorld) -> list[str]:
-    """Return the worker's devices from the device plugin's variable."""
     return world.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
 
 
@@ -43,7 +42,6 @@ def await_gpus(world: LiveWorld, count: int) -> None:
 
 
 def test_granted_devices_are_counted(granted):
-    """Two GPUs that the device plugin granted are two in the status, and two for the resolver in every pod."""
     assert len(set(devices(granted))) == 2
     await_gpus(granted, 2)
 
@@ -52,7 +50,6 @@ def test_granted_devices_are_counted(granted):
 
 
 def test_unhealthy_device_is_not_counted(granted, fake_devices):
-    """A device that becomes unhealthy is no longer counted, and the pod keeps running; healthy again it is counted."""
     uids = granted.uids()
     sick = devices(granted)[0]
     await_gpus(granted, 2)

@@ -26,7 +26,6 @@ def test_notebook_is_stored_without_outputs():
 
 @pytest.mark.exhaustive
 def test_notebook_trains(world: LiveWorld, kubeconfig: Path, training_image: str, tmp_path, monkeypatch):
-    """It applies, waits, follows the log until an accuracy is printed, scales, and deletes its objects."""
     told = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     for context in told["contexts"]:
         context["context"]["namespace"] = world.namespace

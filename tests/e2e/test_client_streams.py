@@ -81,7 +81,6 @@ class Command:
             thread.start()
 
     def stop(self) -> int:
-        """Press Ctrl-C; return the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.end()
 
@@ -108,7 +107,6 @@ def tfcluster(kubeconfig: Path, namespace: str) -> Iterator:
 
 
 def ask(session: Command, path: str = "/") -> bytes:
-    """Send an HTTP request to the program behind a session."""
     url = eventually(lambda: session.out[:1], what="the session says where it listens")[0].split()[0]
     with urllib.request.urlopen(f"{url}{path}", timeout=60) as answer:  # noqa: S310 - http alone
         return answer.read()

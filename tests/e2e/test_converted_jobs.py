@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner
-from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
+from live_world import LiveWorld
 from support.objects import PODS
 from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
 from support.waiting import eventually
@@ -36,12 +36,7 @@ spec:
       template: &task
         spec:
           volumes: [{name: programs, configMap: {name: programs}}]
-          containers:
-            - name: tensorflow
-              image: IMAGE
-              command: [python3, /programs/graph.py]
-              volumeMounts: [{name: programs, mountPath: /programs}]
-              resources: {requests: {cpu: 20m, memory: 128Mi}}
+          containers: [{TASK, command: [python3, /programs/graph.py]}]
     Ps: {template: *task}
     Worker: {template: *task}
 ---
@@ -57,12 +52,7 @@ spec:
         spec:
           volumes: [{name: programs, configMap: {name: programs}}]
           containers:
-            - name: tensorflow
-              image: IMAGE
-              command: [python3, /programs/mirrored.py]
-              volumeMounts: [{name: programs, mountPath: /programs}]
-              resources: {requests: {cpu: 20m, memory: 128Mi}}
-              ports: [{name: tfjob-port, containerPort: 5000}]
+            - {TASK, command: [python3, /programs/mirrored.py], ports: [{name: tfjob-port, containerPort: 5000}]}
 ---
 apiVersion: kubeflow.org/v1
 kind: TFJob
@@ -76,24 +66,23 @@ spec:
         spec:
           terminationGracePeriodSeconds: 1  # else a ps, which hears no SIGTERM, is there for 30 seconds more
           volumes: [{name: programs, configMap: {name: programs}}]
-          containers:
-            - name: tensorflow
-              image: IMAGE
-              command: [python3, /programs/coordinated.py]
-              volumeMounts: [{name: programs, mountPath: /programs}]
-              resources: {requests: {cpu: 20m, memory: 128Mi}}
+          containers: [{TASK, command: [python3, /programs/coordinated.py]}]
     PS: {<<: *replica, replicas: 2}
     Worker: *replica
     Evaluator: *replica
 """
+#: What the containers of its tasks have in common.
+TASK = (
+    "name: tensorflow, image: 'IMAGE', volumeMounts: [{name: programs, mountPath: /programs}], "
+    "resources: {requests: {cpu: 20m, memory: 128Mi}}"
+)
 
 
 def test_programs_of_tfjobs_train_unchanged(
     world: LiveWorld, kubectl: Callable[..., subprocess.CompletedProcess[str]], training_image: str
 ) -> None:
-    """A graph of TensorFlow 1, equal workers and parameter servers train, all from one converted file."""
     programs = {"graph.py": GRAPH, "mirrored.py": MIRRORED, "coordinated.py": COORDINATED}
-    bundle = BUNDLE.replace("PROGRAMS", json.dumps(programs)).replace("IMAGE", training_image)
+    bundle = BUNDLE.replace("PROGRAMS", json.dumps(programs)).replace("TASK", TASK).replace("IMAGE", training_image)
 
     converted = CliRunner().invoke(root, ["convert", "-f", "-"], input=bundle)
     assert converted.exit_code == ExitCode.LOSSY, converted.stderr
@@ -101,12 +90,7 @@ def test_programs_of_tfjobs_train_unchanged(
     assert applied.returncode == 0, applied.stderr
 
     for name in ("graph", "mirrored", "coordinated"):
-        eventually(
-            lambda name=name: world.status(name).get("conditions", []),
-            lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
-            what=f"{name} succeeds",
-            within=TRAINING_DEADLINE_SECONDS,
-        )
+        world.await_success(name)
         assert world.status(name)["restarts"] == 0
     assert "master 0 of 1 workers, 3 jobs, loss 0.0000\ndone\n" in world.logs("graph-master-0")
     assert [f"worker {i} of 2, loss" in world.logs(f"mirrored-worker-{i}") for i in (0, 1)] == [True, True]

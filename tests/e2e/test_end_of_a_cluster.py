@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from live_world import LiveWorld
 from support.world import task_names
 
 pytestmark = pytest.mark.exhaustive
 
-JOBS = {"chief": {}, "worker": {"replicas": 2}}
 TASKS = task_names("c", chief=1, worker=2)
 
 
-@pytest.fixture
-def running(world: LiveWorld) -> LiveWorld:
-    """A running cluster of a chief and two workers."""
-    world.launch_listeners("c", JOBS)
-    world.await_ready("c")
-    return world
-
-
 def test_orphaned_pods_run_on(running, kubectl):
-    """After ``kubectl delete --cascade=orphan`` the pods keep running, and are neither deleted nor restarted."""
     uids = running.uids()
 
     deleted = kubectl("-n", running.namespace, "delete", "tfcluster", "c", "--cascade=orphan")

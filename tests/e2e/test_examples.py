@@ -39,18 +39,11 @@ pytestmark = [pytest.mark.usefixtures("network_policies"), pytest.mark.alone]
 Apply = Callable[[str], LiveWorld]
 
 
-def await_training(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-    """Return a pod's log once it is complete enough."""
-    return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
-
-
 def numbers(name: str, log: str) -> list[float]:
-    """Return the numbers after a word in a log, in order."""
     return [float(number) for number in re.findall(rf"{name}[ =:]+(\d+\.\d+)", log)]
 
 
 def test_every_example_is_tested_here():
-    """No example is without a test, in this module or in those named above."""
     tested = {GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER, ELASTIC} | ELSEWHERE
     assert {path.name for path in EXAMPLES.glob("*.yaml")} == tested
 
@@ -84,8 +77,8 @@ def gpu_example(apply_example: Apply) -> LiveWorld:
 @pytest.mark.exhaustive
 def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
     for index, pod in enumerate(task_names("digits-gpu", worker=2)):
-        await_training(
-            gpu_example, pod, lambda log, i=index: f"worker {i} holds {{'GPU': 1}}" in log, what=f"{pod} counts its GPU"
+        gpu_example.await_log(
+            pod, lambda log, i=index: f"worker {i} holds {{'GPU': 1}}" in log, what=f"{pod} counts its GPU"
         )
 
     gpu_example.await_status("digits-gpu", lambda s: s["accelerators"] == 2, what="the status counts two GPUs")
@@ -120,8 +113,8 @@ def training(apply_example: Apply, kubectl) -> LiveWorld:
 
 def test_parameter_server_example_learns(training):
     """The chief trains on the digits across workers and ps: the loss decreases, and the accuracy reaches 0.8."""
-    log = await_training(
-        training, CHIEF, lambda log: max(numbers("accuracy", log), default=0) >= 0.8, what="the accuracy is 0.8"
+    log = training.await_log(
+        CHIEF, lambda log: max(numbers("accuracy", log), default=0) >= 0.8, what="the accuracy is 0.8"
     )
 
     losses = numbers("loss", log)
@@ -132,7 +125,6 @@ def test_parameter_server_example_learns(training):
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("enforced_policies")
 def test_parameter_server_example_is_isolated_while_it_trains(training):
-    """The network separates the two workers, as their filters do, and lets the chief reach both."""
     workers = task_names("digits", worker=2)
     addresses = {f"{training.ip(name)}:{PORT}": name for name in workers}
 
@@ -152,7 +144,7 @@ def test_parameter_server_example_sees_added_workers(training, kubectl):
     epoch = training.cluster("digits")["metadata"]["generation"]
 
     assert len(training.await_epoch(CHIEF, epoch)["jobs"]["worker"]) == workers + 1
-    await_training(training, CHIEF, lambda log: f"cluster epoch {epoch}: " in log, what="the chief reports the epoch")
+    training.await_log(CHIEF, lambda log: f"cluster epoch {epoch}: " in log, what="the chief reports the epoch")
     training.await_ready("digits")
 
     assert (training.uids()[CHIEF], restarts(training.demand(PODS, CHIEF))) == (uid, 0)
@@ -170,6 +162,6 @@ def test_parameter_server_example_survives_the_loss_of_a_worker(training):
         what="the chief is connected to the worker's new pod",
     )
     seen = len(numbers("loss", training.logs(CHIEF)))
-    await_training(training, CHIEF, lambda log: len(numbers("loss", log)) >= seen + 3, what="the chief trains on")
+    training.await_log(CHIEF, lambda log: len(numbers("loss", log)) >= seen + 3, what="the chief trains on")
 
     assert (training.uids()[CHIEF], restarts(training.demand(PODS, CHIEF))) == (uids[CHIEF], 0)

@@ -26,7 +26,6 @@ def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
 
 @pytest.mark.parametrize("name", ["digits-tf-config", "digits-custom"])
 def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
-    """Both workers train together to the end, and the cluster succeeds without a restart."""
     world.await_success(name)
 
     for index in (0, 1):
@@ -47,11 +46,7 @@ def test_data_service_example_learns_and_ends(world: LiveWorld):
 
 
 def test_hpa_example_scales_the_workers(world: LiveWorld):
-    """The autoscaler raises the workers to its minimum with /scale, and the program trains with them.
-
-    Metrics are not needed: scaling by load is Kubernetes' own. If the program trained before the autoscaler acted, it
-    adds the second worker while it trains.
-    """
+    """The autoscaler raises the workers to its minimum; scaling by load is Kubernetes' own."""
     eventually(
         lambda: world.cluster("digits-scaled")["spec"]["jobs"]["worker"]["replicas"],
         lambda replicas: replicas == 2,

@@ -74,7 +74,6 @@ def await_log(world: LiveWorld, pod: str, pattern: str) -> re.Match[str]:
 
 
 def test_checkpoints_example_resumes_after_pod_deletion(kept: LiveWorld, kubectl: Callable):
-    """The chief's pod is deleted during the training: the next one continues from the volume, and succeeds."""
     await_log(kept, CHIEF, r"^pass 3:")
     uid = kept.uids()[CHIEF]
 

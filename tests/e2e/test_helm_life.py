@@ -88,7 +88,6 @@ def alone(namespace: str, objects: Objects, operator_release: OperatorRelease) -
 
 
 def launch(world: LiveWorld, name: str, *, workers: int = 2) -> Object:
-    """Create a TFCluster of tasks that a restricted namespace accepts."""
     template = pod_template(world.image, LISTEN, securityContext=HARMLESS)
     return world.launch(name, {"chief": {"template": template}, "worker": {"replicas": workers, "template": template}})
 

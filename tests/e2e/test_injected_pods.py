@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from live_world import POD_DEADLINE_SECONDS, LiveWorld, is_pod_ready
-from support.objects import Object
+from resize_programs import stock_template
 from support.waiting import eventually
 from support.world import task_names
 
@@ -23,16 +22,10 @@ except ImportError as error:
 """
 
 
-def stock(image: str, **container: Any) -> Object:
-    """Build a pod template with only an image."""
-    container = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent", **container}
-    return {"spec": {"terminationGracePeriodSeconds": 30, "containers": [container]}}
-
-
 @pytest.fixture(scope="module")
 def stocked(shared_world: LiveWorld, training_image: str) -> LiveWorld:
     """Two workers and a chief with a stock TensorFlow image, which run the task server, ready."""
-    serving = {"taskServer": True, "template": stock(training_image)}
+    serving = {"taskServer": True, "template": stock_template(training_image, grace=30)}
     shared_world.launch("c", {"chief": serving, "worker": {"replicas": 2, **serving}})
     eventually(
         lambda: {name: is_pod_ready(pod) for name, pod in shared_world.pods().items()},
@@ -61,7 +54,6 @@ def test_task_server_serves(stocked):
 
 
 def test_doctor_finds_the_pod_well(stocked):
-    """``doctor`` succeeds in a serving pod, with real DNS and a real kubelet."""
     told = json.loads(stocked.run("c-worker-0", "python3", "-m", "tfcluster_resolver", "doctor", "--json"))
 
     found = {check["name"]: check["verdict"] for check in told["checks"]}
@@ -70,7 +62,6 @@ def test_doctor_finds_the_pod_well(stocked):
 
 
 def test_wait_and_exec_work_in_a_pod(stocked):
-    """``wait`` finds the others listening, and ``exec`` gives a program the addresses of all."""
     assert stocked.run("c-chief-0", "python3", "-m", "tfcluster_resolver", "wait", "--timeout", "60") == (
         "2 other tasks listen\n"
     )
@@ -86,8 +77,7 @@ def test_wait_and_exec_work_in_a_pod(stocked):
 
 
 def test_task_server_exits_on_sigterm(world, training_image):
-    """A task server is process 1 of its container and exits at SIGTERM, not after its grace period."""
-    world.launch("c", {"worker": {"taskServer": True, "template": stock(training_image)}})
+    world.launch("c", {"worker": {"taskServer": True, "template": stock_template(training_image, grace=30)}})
     world.await_ready("c")
     since = world.pods_version()
 

@@ -74,11 +74,7 @@ def reached(neighbours: dict[str, LiveWorld], targets: tuple[str, ...], port: in
 
 
 def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
-    """None admits all pods, Cluster its own cluster, DeviceFilters the tasks that filters connect, and guests.
-
-    The ps and worker 0 see each other. The ps does not see worker 1, which sees the ps; that connects the two as well,
-    because a task connects back to its callers. The workers do not see each other.
-    """
+    """A filter in one direction is enough: a task connects back to its callers. The workers do not see each other."""
     workers = task_names(FILTERED, worker=2)
     guests = {NOTEBOOK, INVITED}
     expected = {
@@ -108,7 +104,6 @@ def test_other_ports_stay_open_unless_all_are_closed(neighbours):
 
 
 def test_edited_filters_reach_the_network(neighbours, shared_world):
-    """Filters that let the workers see each other open their connection, and keep the pods; so in reverse."""
     first, second = task_names(FILTERED, worker=2)
     uids = shared_world.uids()
     address = f"{shared_world.ip(second)}:{PORT}"

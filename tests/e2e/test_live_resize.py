@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,13 +23,7 @@ SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
 DRAIN_SECONDS = 120.0
 
 
-def await_log(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
-    """Return a pod's log once it is complete enough."""
-    return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
-
-
 def passes(log: str) -> list[int]:
-    """Return the numbers of the training steps in a log."""
     return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
 
 
@@ -38,28 +32,23 @@ def passes(log: str) -> list[int]:
 
 @pytest.fixture
 def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
-    """The elastic example, training on two workers."""
     text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
     applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=text)
     assert applied.returncode == 0, applied.stderr
-    await_log(world, CHIEF, lambda log: 3 in passes(log), what="the chief trains")
+    world.await_log(CHIEF, lambda log: 3 in passes(log), what="the chief trains")
     return world
 
 
 def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
-    """Scale the example and wait until the chief's program trains on this number of workers.
-
-    Returns:
-        The chief's log since the resize, and the seconds from the request to the change of the running program.
-    """
+    """Scale the example until it trains on so many workers; return its log since, and the seconds it took."""
     before = len(world.logs(CHIEF))
     asked = datetime.now(UTC)
     scaled = kubectl("-n", world.namespace, "scale", f"tfcluster/{CLUSTER}", f"--replicas={workers}")
     assert scaled.returncode == 0, scaled.stderr
     epoch = world.cluster(CLUSTER)["metadata"]["generation"]
     told = f"cluster epoch {epoch}: "
-    log = await_log(
-        world, CHIEF, lambda log: len(passes(log.partition(told)[2])) > 1, what=f"the chief trains on {workers} workers"
+    log = world.await_log(
+        CHIEF, lambda log: len(passes(log.partition(told)[2])) > 1, what=f"the chief trains on {workers} workers"
     )
     stamped = kubectl("-n", world.namespace, "logs", CHIEF, "--timestamps")
     changed = re.findall(rf"^(\S+)\.(\d+)Z {told}", stamped.stdout, re.MULTILINE)
@@ -70,11 +59,7 @@ def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
 
 
 def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_testsuite_property):
-    """Scaled from two workers to four and back, the running program adds the workers and releases them.
-
-    No remaining process or pod restarts, and no training step is lost. A leaving worker exits when the chief has
-    released it, not at its deadline.
-    """
+    """No process restarts, no step is lost, and a worker leaves when the chief released it, not at its deadline."""
     uids = elastic.uids()
 
     _, took = resize(elastic, kubectl, 4)
@@ -116,14 +101,13 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
         "c", {"worker": {"replicas": 2, "restartScope": "Cluster", "template": with_folder(template, node=node)}}
     )
     for pod in ("c-worker-0", "c-worker-1"):
-        await_log(world, pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
+        world.await_log(pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
     yield world
     world.launch_broom(node=node)
     world.run(BROOM, "rm", "-rf", folder)
 
 
 def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
-    """One of two equal workers dies: both restart, continue from the checkpoint, and the cluster succeeds."""
     uids = mirrored.uids()
     made = max(passes(mirrored.logs("c-worker-0")))
 

@@ -12,16 +12,7 @@ from support.waiting import eventually
 from task_programs import CRASH_ONCE, OVERFILL_ON_DEMAND, pod_template, with_scratch
 
 OTHERS = ("c-chief-0", "c-worker-0")
-JOBS = {"chief": {}, "worker": {"replicas": 2}}
 EVICTION_DEADLINE_SECONDS = 150.0
-
-
-@pytest.fixture
-def running(world: LiveWorld) -> LiveWorld:
-    """A running cluster of a chief and two workers."""
-    world.launch_listeners("c", JOBS)
-    world.await_ready("c")
-    return world
 
 
 @pytest.fixture
@@ -47,7 +38,6 @@ def attempt(pod: Object) -> str:
 
 
 def test_deleted_pod_comes_back_at_its_address(running):
-    """A deleted worker's pod is re-created, and reached at its address; only the chief is notified."""
     uids, declared = running.uids(), running.declared("c-worker-0")
     view = await_known_pods(running)
 
@@ -74,7 +64,6 @@ def test_deleted_pod_comes_back_at_its_address(running):
 
 @pytest.mark.alone
 def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
-    """``kubectl drain`` works without force; the replacement waits for a schedulable node, and then runs."""
     uids = schedulable.uids()
     node = schedulable.demand(PODS, "c-worker-1")["spec"]["nodeName"]
     cordoned = [n["metadata"]["name"] for n in schedulable.objects.list(NODES) if n["metadata"]["name"] != node]
@@ -99,7 +88,6 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
-    """If the container's own restartPolicy lets the kubelet restart it, the operator keeps the pod."""
     template = with_scratch(pod_template(world.image, CRASH_ONCE, restartPolicy="OnFailure"))
     world.launch("c", {"worker": {"template": template}})
     first = world.await_pods(["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
@@ -111,11 +99,7 @@ def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
 
 
 def test_evicted_pods_are_replaced_and_count_no_failure(world):
-    """A pod that the kubelet evicts is re-created, and this is not a failure.
-
-    If the program exits with 0 at SIGTERM, the kubelet reports only Succeeded, so that only restartPolicy Always
-    replaces the pod; for another exit code, it reports Failed and Evicted.
-    """
+    """If the program exits with 0 at SIGTERM, the kubelet reports only Succeeded: restartPolicy Always replaces it."""
     limits = {"limits": {"ephemeral-storage": "1Mi"}}
     template = pod_template(world.image, OVERFILL_ON_DEMAND, resources=limits)
     stubborn = pod_template(world.image, OVERFILL_ON_DEMAND.replace("os._exit(0)", "os._exit(143)"), resources=limits)

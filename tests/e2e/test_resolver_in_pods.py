@@ -18,7 +18,6 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-progr
 
 @pytest.fixture
 def mnist(world: LiveWorld) -> LiveWorld:
-    """The guide's cluster, of tasks that listen."""
     world.launch_listeners(
         "mnist",
         {
@@ -37,7 +36,6 @@ def of_the_guide(test: str, language: str) -> list[str]:
 
 
 def run_python(text: str, **place: Any) -> str:
-    """Run a snippet in a separate process, outside of the cluster, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60, **place
     )
@@ -46,7 +44,6 @@ def run_python(text: str, **place: Any) -> str:
 
 
 def test_notebook_reads_the_cluster(mnist, kubeconfig):
-    """The guide's snippet for a notebook prints the workers' addresses, from outside of the cluster."""
     (text,) = of_the_guide("test_notebook_reads_the_cluster", "python")
 
     printed = run_python(text.replace("team-a", mnist.namespace), env={**os.environ, "KUBECONFIG": str(kubeconfig)})

@@ -47,19 +47,9 @@ def addresses(world: LiveWorld, *pods: str) -> list[str]:
 
 @pytest.mark.parametrize("caller", TASKS)
 def test_every_task_reaches_every_task_at_its_address(running, caller):
-    """From each pod, each task's name resolves and the named task responds at its port."""
     answers = running.call(caller, addresses(running, *TASKS))
 
     assert answers == {running.address(pod): pod for pod in TASKS}
-
-
-def test_pod_knows_its_name_job_index_and_address(running):
-    program = """
-import json, os, socket
-print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n in ("JOB", "TASK_INDEX", "ADDRESS"))]))
-"""
-
-    assert running.python("c-worker-1", program) == ["c-worker-1", "worker", "1", running.address("c-worker-1")]
 
 
 def test_pods_lack_api_server_credentials(running):
@@ -70,13 +60,6 @@ print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SE
 """
 
     assert running.python("c-chief-0", program) == [False, False]
-
-
-def test_file_in_the_pod_is_the_config_maps(running):
-    """A pod reads the content of the job's ConfigMap, byte for byte."""
-    published = running.config_maps()["c-worker"]["data"]
-
-    assert {running.read("c-worker-0", f"/etc/tfcluster/{name}") for name in published} == set(published.values())
 
 
 def shown(world: LiveWorld, pod: str) -> Object:

@@ -99,7 +99,6 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("registry_image")
 def test_quickstart(somebody, training_image, namespace, objects):
-    """Each command of the quickstart has the documented effect; its chart and images come from a local registry."""
     guide = snippets(GUIDE)
     manifest = next(s for s in guide if s.place == 'title="quickstart.yaml"').text
     assert manifest.count(PUBLISHED_TENSORFLOW) == 2
@@ -118,11 +117,7 @@ def test_quickstart(somebody, training_image, namespace, objects):
 
 
 def publish(somebody: Somebody, inside: str, outside: str) -> str:
-    """Push the operator's image and the chart to the registry, as a release does.
-
-    Returns:
-        The reference for helm.
-    """
+    """Push the operator's image and the chart to the registry, as a release does; return the chart for helm."""
     version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["version"]
     archive = "import scripts.images as images; print(images.OPERATOR.archive())"
     built = somebody.run(f"cd {somebody.checkout()} && .venv/bin/python -c '{archive}'").split()[-1]
@@ -139,7 +134,6 @@ def publish(somebody: Somebody, inside: str, outside: str) -> str:
 
 
 def commands(guide: list[Snippet]) -> Iterator[tuple[str, list[str]]]:
-    """Return the guide's commands that a test runs, each with its output."""
     for snippet in guide:
         if snippet.place == "run":
             yield from snippet.commands()

@@ -15,7 +15,6 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def training(**fields: Any) -> TFClusterBuilder:
-    """Build a parameter-server cluster with these fields of the workers."""
     return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
 
 
@@ -199,7 +198,6 @@ def test_accepted(objects: Objects, manifest: Object) -> None:
 
 
 def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
-    """The server adds no default to a template and drops no field."""
     objects.create(TFCLUSTERS, namespace, worker(template=RICH_TEMPLATE).build())
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
     assert stored["spec"]["jobs"]["worker"]["template"] == RICH_TEMPLATE
@@ -232,7 +230,6 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
 
 
 def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> None:
-    """A cluster that no operator has reconciled has observedGeneration 0 and metadata.generation 1."""
     objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "readyTasks": 1}})
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
     assert stored["status"] == {"observedGeneration": 0}

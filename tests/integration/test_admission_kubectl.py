@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import yaml
 from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Object, Objects
@@ -31,13 +30,8 @@ def told(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """Return the error message of a failed kubectl."""
     assert result.returncode != 0, result.stdout
     return result.stderr
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_plain_apply_of_the_crd_is_repeatable(kubectl: Kubectl, objects: Objects) -> None:
@@ -49,13 +43,11 @@ def test_plain_apply_of_the_crd_is_repeatable(kubectl: Kubectl, objects: Objects
 
 
 def test_crd_is_structural_and_its_names_are_accepted(objects: Objects) -> None:
-    """The server reports no condition against the CRD: its schema is structural and its names are accepted."""
     conditions = (objects.get(CRDS, "", NAME) or {})["status"]["conditions"]
     assert {c["type"]: c["status"] for c in conditions} == {"NamesAccepted": "True", "Established": "True"}
 
 
 def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> None:
-    """Fetching Kubernetes' schemas again changes neither them nor the CRD."""
     folder = DEFINITION.parent
     copy = shutil.copytree(folder, tmp_path / "crds")
     told(
@@ -68,20 +60,6 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
     )
     for name in ("sources/kubernetes.json", "tfcluster.yaml"):
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("tfcluster", "A TensorFlow cluster: named jobs of numbered tasks."),
-        ("tfcluster.spec.jobs", "The device filters of every task of the job"),
-        ("tfcluster.spec.jobs.template.spec", "kubectl explain pod.spec"),
-        ("tfcluster.spec.jobs.template.spec.containers.readinessProbe.tcpSocket.port", "Number or name of the port"),
-        ("tfc.status.internal", "so do not read it."),
-    ],
-)
-def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) -> None:
-    assert says in words(told(kubectl("explain", path)))
 
 
 def status(ready: int, *, reason: str, replicas: int) -> Object:
@@ -144,7 +122,6 @@ def status(ready: int, *, reason: str, replicas: int) -> Object:
 
 
 def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Writing the status does not change the generation or the spec; ``-o wide`` adds four columns."""
     # Managed by another controller, so that no operator writes the status in between.
     body = tfcluster("mnist").job("worker", replicas=4).spec(managedBy="example.test/other").build()
     created = objects.create(TFCLUSTERS, namespace, body)
@@ -166,7 +143,6 @@ def test_status_is_stored_whole_and_shown_in_columns(kubectl: Kubectl, objects: 
 
 
 def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl scale`` sets the replicas of job worker; /scale reports how many were created and their selector."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=2, maxReplicas=5).build())
     written = {"status": status(1, reason="TasksNotReady", replicas=2)}
     objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
@@ -183,7 +159,6 @@ def test_scale_changes_the_workers_within_the_bounds(kubectl: Kubectl, objects: 
 
 
 def test_scale_down_below_a_filter_is_rejected(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """Without maxReplicas, workers that a filter names cannot be removed by scaling; with it they can."""
     builder = tfcluster("mnist").job("ps", filters=["/job:worker/task:2"])
     objects.create(TFCLUSTERS, namespace, builder.job("worker", replicas=3).build())
     told_why = refused(kubectl("scale", "tfcluster/mnist", "--replicas=2", "-n", namespace))

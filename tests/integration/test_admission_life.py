@@ -1,8 +1,4 @@
-"""Admission on a real API server: the lifecycle fields, and their invalid combinations.
-
-Each rule has two manifests: one that breaks it, whose rejection must name the path and the remedy, and a similar valid
-one.
-"""
+"""Admission on a real API server: the lifecycle fields; each rule has an invalid manifest and a similar valid one."""
 
 from __future__ import annotations
 
@@ -37,12 +33,10 @@ def rolling(most: Any, **strategy: Any) -> TFClusterBuilder:
 
 
 def training(**spec: Any) -> TFClusterBuilder:
-    """Build a cluster with a chief, a worker and a parameter server, and these fields of the spec."""
     return tfcluster("mnist").job("chief").job("worker").job("ps").spec(**spec)
 
 
 def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
-    """Build a cluster of these jobs, each after those of its list."""
     builder = tfcluster("mnist")
     for job, before in order.items():
         builder.job(job, startAfter=before)
@@ -50,12 +44,10 @@ def ordered(order: dict[str, list[str]]) -> TFClusterBuilder:
 
 
 def chain(length: int) -> dict[str, list[str]]:
-    """Build jobs that each start after the previous one."""
     return {f"job{number}": [f"job{number - 1}"] if number else [] for number in range(length)}
 
 
 def circle(length: int) -> dict[str, list[str]]:
-    """Build jobs that each start after the previous one, and the first after the last."""
     return {**chain(length), "job0": [f"job{length - 1}"]}
 
 
@@ -155,7 +147,6 @@ def said(stored: Any, written: Any) -> Any:
 
 
 def wrong(path: str, value: Any, manifest: TFClusterBuilder, remedy: str) -> Any:
-    """Build the row of a field with an invalid value."""
     return refused(f"{path}: {value!r}", manifest, path, remedy)
 
 
@@ -269,14 +260,12 @@ def test_invalid_lifecycle_fields_are_rejected(objects: Objects, manifest: Objec
 
 @pytest.mark.parametrize("manifest", [row.values[0] for row in SENSELESS], ids=[row.id for row in SENSELESS])
 def test_one_wrong_thing_has_one_complaint(objects: Objects, manifest: Object) -> None:
-    """No two rules report the same fault: there is one message, not a list."""
     message = refusal(objects, manifest)
     assert message.count("Invalid value") == 1
     assert "is invalid: [" not in message
 
 
 def test_only_the_jobs_of_a_circle_are_named(objects: Objects) -> None:
-    """Jobs before a circle and jobs that only wait for it are not named."""
     order = {"first": [], "a": ["first", "c"], "b": ["a"], "c": ["b"], "after": ["c"], "last": ["after"]}
     message = refusal(objects, ordered(order).build())
     assert [job for job in order if f"spec.jobs.{job}.startAfter" in message] == ["a", "b", "c"]
@@ -327,7 +316,6 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
     ],
 )
 def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str | None, after: str | None) -> None:
-    """spec.managedBy is immutable, and the rejection says what to do instead."""
     builder = worker() if before is None else worker().spec(managedBy=before)
     objects.create(TFCLUSTERS, namespace, builder.build())
     with pytest.raises(ApiException) as caught:
@@ -340,7 +328,6 @@ def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str
 
 @pytest.mark.parametrize("manager", [None, OURS, "example.com/other"])
 def test_other_edits_leave_the_manager_alone(objects: Objects, namespace: str, manager: str | None) -> None:
-    """A cluster can be edited and scaled if its manager is unchanged, set or not."""
     builder = worker() if manager is None else worker().spec(managedBy=manager)
     objects.create(TFCLUSTERS, namespace, builder.build())
     objects.patch(TFCLUSTERS, namespace, "mnist", {"spec": {"suspend": True, "backoffLimit": 3}})

@@ -1,7 +1,4 @@
-"""Admission on a real API server: invalid TFClusters, and the error messages.
-
-Each row of a table is a manifest with one fault. The rejection must name its path and the remedy.
-"""
+"""Admission on a real API server: manifests with one fault; the rejection names its path and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ def worker(**fields: Any) -> TFClusterBuilder:
 
 
 def worker_and_ps(**fields: Any) -> TFClusterBuilder:
-    """Build a cluster with four workers, an evaluator and at most three parameter servers."""
     return worker(replicas=4, **fields).job("ps", replicas=2, maxReplicas=3).job("evaluator")
 
 
@@ -39,7 +35,6 @@ def declared(jobs: dict[str, dict[str, Any]]) -> TFClusterBuilder:
 
 
 def templated(**pod: Any) -> TFClusterBuilder:
-    """Build a cluster whose workers' template has these fields in its pod."""
     return worker(template=pod_template(spec=pod))
 
 
@@ -66,7 +61,6 @@ def without(manifest: Object, *path: str) -> Object:
 
 
 def row(manifest: TFClusterBuilder | Object, path: str, remedy: str) -> Any:
-    """Build a row whose id is the path and the remedy."""
     return refused(f"{path}: {remedy}", manifest, path, remedy)
 
 

@@ -5,7 +5,7 @@ The metrics are stored objects under the API path of metrics-server.
 
 from __future__ import annotations
 
-import shlex
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.control_planes import administrator_of, await_served, namespace_on, operator_on
-from support.guide import snippets
-from support.objects import CRDS, PODS, Kind, Object, Objects
+from support.control_planes import await_served
+from support.objects import CRDS, JSON_PATCH, PODS, Kind, Object, Objects
 from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World, task_names
@@ -31,8 +30,6 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).resolve().parents[2]
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 METRICS = Kind("metrics.k8s.io/v1beta1", "pods")
-#: The page's patch of the CRD.
-PATCH = "scaled-job.yaml"
 #: The memory request of each trainer, in MiB; the autoscaler's target is half of it.
 ASKED = 1024
 #: The kind that metrics-server serves; here its objects are stored.
@@ -60,74 +57,42 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A separate server: the job of /scale is a property of the whole server."""
-    from local_kubernetes.control_plane import start
-
-    with start(tmp_path_factory.mktemp("autoscaling")) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="module")
-def kubectl(server: ControlPlane) -> Kubectl:
+def kubectl(own_server: ControlPlane) -> Kubectl:
     from local_kubernetes.binaries import hyperkube
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [hyperkube(), "kubectl", "--kubeconfig", server.kubeconfig, *arguments]
+        command = [hyperkube(), "kubectl", "--kubeconfig", own_server.kubeconfig, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def everything(server: ControlPlane) -> Objects:
-    return administrator_of(server)
+def own_objects(own_objects: Objects) -> Objects:
+    """The CRD is installed without helm, and /scale serves the job trainer, by the three paths of the page."""
+    page = (ROOT / "docs" / "how-to" / "autoscale.md").read_text(encoding="utf-8")
+    replicas, created, selector = re.findall(r"`(\.\w+\.jobs\.trainer\.\w+)`", page)
+    paths = {"specReplicasPath": replicas, "statusReplicasPath": created, "labelSelectorPath": selector}
+    edit = {"op": "replace", "path": "/spec/versions/0/subresources/scale", "value": paths}
+    own_objects.patch(CRDS, "", "tfclusters.tfcluster.dev", [edit], content=JSON_PATCH)
+    return own_objects
 
 
 @pytest.fixture(scope="module")
-def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The CRD is installed without helm, and /scale serves the job trainer, as on the page."""
-    del everything
-    page, folder = snippets(ROOT / "docs" / "how-to" / "autoscale.md"), tmp_path_factory.mktemp("page")
-    (patch,) = (snippet for snippet in page if snippet.place == f'title="{PATCH}"')
-    (folder / PATCH).write_text(patch.text, encoding="utf-8")
-    (told,) = (snippet for snippet in page if PATCH in snippet.text and snippet.language == "console")
-    for command, printed in told.commands():
-        program, *words = shlex.split(command.replace(PATCH, str(folder / PATCH)))
-        done = kubectl(*words)
-        assert (program, done.stderr, done.stdout.splitlines()) == ("kubectl", "", printed)
-
-
-@pytest.fixture(scope="module")
-def metrics(everything: Objects) -> None:
-    everything.create(CRDS, "", POD_METRICS)
-    await_served(everything, METRICS)
-
-
-@pytest.fixture(scope="module")
-def running(server: ControlPlane, for_trainers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    del for_trainers
-    with operator_on(server, tmp_path_factory.mktemp("operator")):
-        yield
+def metrics(own_objects: Objects) -> None:
+    own_objects.create(CRDS, "", POD_METRICS)
+    await_served(own_objects, METRICS)
 
 
 @pytest.fixture
-def world(everything: Objects, running: None) -> Iterator[World]:
-    del running
-    with namespace_on(everything) as found:
+def here(own_server: ControlPlane, home: World) -> Iterator[Client]:
+    with Client.connect(kubeconfig=own_server.kubeconfig, namespace=home.namespace) as found:
         yield found
 
 
 @pytest.fixture
-def here(server: ControlPlane, world: World) -> Iterator[Client]:
-    with Client.connect(kubeconfig=server.kubeconfig, namespace=world.namespace) as found:
-        yield found
-
-
-@pytest.fixture
-def kubelet(everything: Objects, world: World) -> Iterator[StandInKubelet]:
-    """The kubelet of the pods in the test's namespace."""
-    stand_in = StandInKubelet(everything, world.namespace)
+def kubelet(own_objects: Objects, home: World) -> Iterator[StandInKubelet]:
+    stand_in = StandInKubelet(own_objects, home.namespace)
     yield stand_in
     stand_in.close()
 
@@ -151,7 +116,6 @@ def autoscaler(cluster: str) -> Object:
 
 
 def measure(world: World, pod: str, *, mebibytes: int) -> None:
-    """Set the memory metric of a pod."""
     found = world.demand(PODS, pod)["metadata"]["labels"]
     body = {
         "apiVersion": METRICS.group_version,
@@ -166,55 +130,54 @@ def measure(world: World, pod: str, *, mebibytes: int) -> None:
 
 
 def trainers() -> Object:
-    """Declare a job that an autoscaler can scale."""
     resources = {"resources": {"requests": {"memory": f"{ASKED}Mi"}}}
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **resources}]}}
     return {"maxReplicas": 3, "template": template}
 
 
 @pytest.mark.usefixtures("metrics")
-def test_autoscaler_scales_the_chosen_job(world: World, kubelet: StandInKubelet) -> None:
+def test_autoscaler_scales_the_chosen_job(home: World, kubelet: StandInKubelet) -> None:
     """The HorizontalPodAutoscaler scales the job trainer up and down by its load; the workers stay unchanged."""
-    world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
-    world.await_pods(task_names("c", trainer=1, worker=2))
+    home.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
+    home.await_pods(task_names("c", trainer=1, worker=2))
     kubelet.run(*task_names("c", trainer=1, worker=2))
-    measure(world, "c-trainer-0", mebibytes=ASKED)
-    world.objects.create(AUTOSCALERS, world.namespace, autoscaler("c"))
+    measure(home, "c-trainer-0", mebibytes=ASKED)
+    home.objects.create(AUTOSCALERS, home.namespace, autoscaler("c"))
 
     def await_trainers(count: int) -> None:
         eventually(
-            lambda: {job: fields["replicas"] for job, fields in world.cluster("c")["spec"]["jobs"].items()},
+            lambda: {job: fields["replicas"] for job, fields in home.cluster("c")["spec"]["jobs"].items()},
             lambda replicas: replicas == {"trainer": count, "worker": 2},
             what=f"the autoscaler asks for {count} trainers",
         )
-        world.await_pods(task_names("c", trainer=count, worker=2))
+        home.await_pods(task_names("c", trainer=count, worker=2))
 
     await_trainers(2)
 
     kubelet.run("c-trainer-1")
     for pod in task_names("c", trainer=2):
-        measure(world, pod, mebibytes=ASKED // 8)
+        measure(home, pod, mebibytes=ASKED // 8)
     # A pod on a node is deleted when its kubelet has stopped it.
-    eventually(lambda: world.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"), what="one trainer is enough")
+    eventually(lambda: home.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"), what="one trainer is enough")
     kubelet.stop("c-trainer-1")
     await_trainers(1)
 
 
-def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl) -> None:
+def test_scale_serves_the_chosen_job_alone(home: World, kubectl: Kubectl) -> None:
     """``kubectl scale`` sets the trainers; without that job, it and an autoscaler report what is missing."""
-    world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
-    world.launch("d", {"worker": {"replicas": 2}})
-    world.objects.create(AUTOSCALERS, world.namespace, autoscaler("d"))
-    world.await_pods([*task_names("c", trainer=1, worker=2), *task_names("d", worker=2)])
-    scaled = kubectl("scale", "tfc/c", "--replicas=3", "-n", world.namespace)
-    refused = kubectl("scale", "tfc/d", "--replicas=3", "-n", world.namespace)
+    home.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
+    home.launch("d", {"worker": {"replicas": 2}})
+    home.objects.create(AUTOSCALERS, home.namespace, autoscaler("d"))
+    home.await_pods([*task_names("c", trainer=1, worker=2), *task_names("d", worker=2)])
+    scaled = kubectl("scale", "tfc/c", "--replicas=3", "-n", home.namespace)
+    refused = kubectl("scale", "tfc/d", "--replicas=3", "-n", home.namespace)
     assert (scaled.returncode, scaled.stderr) == (0, "")
     assert refused.returncode == 1
     assert "spec.jobs.trainer.template: Required value" in refused.stderr
-    world.await_pods([*task_names("c", trainer=3, worker=2), *task_names("d", worker=2)])
+    home.await_pods([*task_names("c", trainer=3, worker=2), *task_names("d", worker=2)])
 
     def able() -> tuple[str, str, str] | None:
-        conditions = world.demand(AUTOSCALERS, "busy").get("status", {}).get("conditions") or ()
+        conditions = home.demand(AUTOSCALERS, "busy").get("status", {}).get("conditions") or ()
         found = next((one for one in conditions if one["type"] == "AbleToScale"), None)
         return found and (found["status"], found["reason"], found["message"].rpartition(": ")[2])
 
@@ -224,6 +187,5 @@ def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl) -> No
 
 
 def test_scale_job_does_not_make_the_crd_outdated(here: Client) -> None:
-    """``tfcluster doctor`` finds the CRD up to date for every job of /scale."""
     (found,) = (check for check in diagnose(here.api, None) if check.name == "definition")
     assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

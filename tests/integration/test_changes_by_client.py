@@ -79,7 +79,6 @@ def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, obj
 
 
 def test_missing_permission_is_reported(cli, control_plane):
-    """The message names the permission, and the hint says what to do; no traceback."""
     nobody = str(control_plane.kubeconfig_for("somebody-without-rights"))
     for line in ("scale digits 3", "delete digits", "events digits", "wait digits", "apply -f -"):
         shown = cli(*line.split(), kubeconfig=nobody, stdin=DIGITS.to_yaml())

@@ -32,7 +32,6 @@ def test_defaults_are_the_servers(objects: Objects, case):
 
 
 def test_nulls_become_what_the_server_makes_of_them(objects: Objects):
-    """Null fields are removed, or get their defaults; in a template, too."""
     manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
     container = manifest["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]
     container |= {"env": None, "resources": {"limits": None, "requests": {}}}
@@ -94,7 +93,6 @@ def test_edit_of_a_foreign_field_mentions_force_conflicts(api: KubernetesApi, ob
 
 
 def test_client_predicts_the_server_rejection(api: KubernetesApi, objects: Objects, namespace):
-    """Without permission to change a cluster, the message is that of the server."""
     api.apply(CLUSTERS, manifest())
     change = {"spec": {"managedBy": "example.test/other"}}
     (told,) = problems({**manifest(), "spec": {**manifest()["spec"], **change["spec"]}}, api.get(CLUSTERS, "digits"))

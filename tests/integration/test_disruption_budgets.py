@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def keeping(least: int | str, replicas: int = 2, **fields: object) -> dict[str, object]:
-    """Declare a job with this minimal number of available tasks."""
     return {"replicas": replicas, "disruptionBudget": {"minAvailable": least}, **fields}
 
 
@@ -59,7 +58,6 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
 
 
 def test_unready_pod_can_be_evicted(world, kubelet):
-    """An unready task does not block a drain, for any budget."""
     launch_running(world, kubelet, "c", {"worker": keeping("100%")})
     await_healthy(world, "c-worker", 2)
     kubelet.unready("c-worker-1")

@@ -48,7 +48,6 @@ class Node(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Handle the pods until the test ends."""
         while not self._over.wait(0.1):
             for pod in self._objects.list(PODS, self._namespace):
                 self._serve(pod["metadata"]["name"], pod["metadata"], pod.get("status", {}).get("phase"))
@@ -102,7 +101,6 @@ def test_page_can_be_followed(page: Path, kubectl: Callable, namespace: str, tmp
 
 
 def follow(snippet: Snippet, kubectl: Callable, folder: Path) -> None:
-    """Run the commands of a fence and compare their output."""
     status = int(snippet.place.removeprefix("exit=") or 0)
     for command, told in snippet.commands():
         program, *words = shlex.split(command)
@@ -114,7 +112,6 @@ def follow(snippet: Snippet, kubectl: Callable, folder: Path) -> None:
 
 
 def place(name: str, folder: Path) -> Path:
-    """Find a manifest on the page or in the repository."""
     return ROOT / name if name.startswith("examples/") else folder / name
 
 

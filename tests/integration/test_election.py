@@ -27,7 +27,6 @@ LEASES = Kind("coordination.k8s.io/v1", "leases")
 def with_lease(
     kubeconfig: str, namespace: str, story: Callable[[Lease], Coroutine[Any, Any, None]], monkeypatch
 ) -> None:
-    """Run a test with the Lease "x" of a namespace, as an administrator."""
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     found = kopf.login_with_kubeconfig(settings=kopf.OperatorSettings())
     access = connection.Access(found.server, found.as_ssl_context(), found.as_http_headers())
@@ -40,8 +39,6 @@ def with_lease(
 
 
 def test_the_server_keeps_what_is_written(control_plane, namespace, objects, monkeypatch):
-    """A Lease is created, renewed and released unchanged; labels of others stay."""
-
     async def story(ours: Lease) -> None:
         assert await ours.read() is None
         created = await ours.write(election.claim(None, me="me", duration=15, now=1_700_000_000.25))
@@ -85,7 +82,6 @@ def test_server_rejects_the_second_lease_writer(control_plane, namespace, object
 
 @pytest.fixture
 def two(control_plane, admin, namespace, tmp_path: Path) -> Iterator[tuple[OperatorProcess, OperatorProcess]]:  # noqa: ARG001 - wants the kind
-    """Start two operators with one Lease in the test's namespace; the first leads."""
     pair = tuple(OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / f"{i}.log") for i in range(2))
     arguments = ("--namespace", namespace, "--leader-election", "--lease-namespace", namespace)
     try:
@@ -99,7 +95,6 @@ def two(control_plane, admin, namespace, tmp_path: Path) -> Iterator[tuple[Opera
 
 
 def becomes_leader(process: OperatorProcess) -> str:
-    """Wait until an operator leads; return its identity."""
     log = eventually(process.tail, lambda log: "leading as" in log, what="the standby leads")
     return re.search(r"leading as (\S+)", log)[1].rstrip('",')
 

@@ -64,7 +64,6 @@ def kubeconfig_with(control_plane, world):
 
 
 def publish(world, jobs, name: str = "c") -> None:
-    """Declare a cluster and wait until its views are published."""
     world.launch(name, jobs)
     world.await_settled(name)
 
@@ -112,7 +111,6 @@ def test_watch_follows_the_api_server(world, ask):
 
 
 def test_resolver_is_pickled_without_its_connection(world, ask, monkeypatch):
-    """A pickled resolver connects again and gives the same results; a pickled snapshot does not need a connection."""
     publish(world, {"worker": {"replicas": 2}})
     resolver = ask(task_type="worker", task_id=1)
     other = pickle.loads(pickle.dumps(resolver))  # noqa: S301 - our own bytes
@@ -135,7 +133,6 @@ def test_spoilt_view_is_named(world, ask, operator, text, kind):
 
 
 def test_namespace_is_that_of_the_context(world, ask, control_plane, tmp_path):
-    """The default is the namespace of the chosen context; a missing context is named."""
     publish(world, {"worker": {}})
     document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
     there = document["contexts"][0]
@@ -158,7 +155,6 @@ def test_unusable_kubeconfig_is_named(ask, tmp_path, content):
 
 
 def test_server_that_does_not_answer_is_named(ask, control_plane, tmp_path):
-    """Without an API server, a ConnectionError has its address."""
     document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

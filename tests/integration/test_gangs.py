@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.audit import AuditLog, Request
-from support.control_planes import administrator_of, namespace_on, operator_on
+from support.manifests import gpu_tasks
 from support.metrics import Scrape
-from support.objects import POD_GROUPS, PRIORITY_CLASSES, Object, Objects
+from support.objects import POD_GROUPS, PRIORITY_CLASSES, Objects
 from support.operator_process import OperatorProcess
 from support.rbac import OPERATOR_RULES, OPERATOR_USER
 from support.waiting import eventually
@@ -21,50 +21,23 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.exhaustive
 
-GPU = "nvidia.com/gpu"
 GANG = {"gang": {}}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A separate server with Kubernetes' defaults: without PodGroups."""
-    from local_kubernetes.control_plane import start
-
-    with start(tmp_path_factory.mktemp("gangs"), kwok_nodes=1) as plane:
-        yield plane
+def own_server_options() -> dict[str, int]:
+    """With Kubernetes' defaults: without PodGroups."""
+    return {"kwok_nodes": 1}
 
 
 @pytest.fixture(scope="module")
-def everything(server: ControlPlane) -> Objects:
-    """Administrator access to a server with the CRD."""
-    return administrator_of(server)
-
-
-@pytest.fixture(scope="module")
-def running(
-    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """The operator, started before PodGroups are served."""
-    del everything
-    with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
-        yield process
-
-
-@pytest.fixture
-def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    del running
-    with namespace_on(everything) as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
-def with_gangs(server: ControlPlane, running: OperatorProcess) -> None:
+def with_gangs(own_server: ControlPlane, own_operator: OperatorProcess) -> None:
     """From here on the server has PodGroups, and the operator has discovered them."""
-    del running
-    if not server.gangs:
-        server.gangs = True
-        server.restart_apiserver()
-        server.restart_controllers()
+    del own_operator
+    if not own_server.gangs:
+        own_server.gangs = True
+        own_server.restart_apiserver()
+        own_server.restart_controllers()
 
 
 @pytest.fixture
@@ -73,20 +46,7 @@ def gangs(with_gangs: None, home: World) -> World:
     return home
 
 
-def asking(replicas: int, gpus: int = 2, **fields: object) -> Object:
-    """Declare tasks with this number of GPUs each."""
-    limits = {"resources": {"limits": {GPU: str(gpus)}}}
-    template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
-    return {"replicas": replicas, "template": template, **fields}
-
-
-def placed(world: World, cluster: str) -> set[str]:
-    pods = world.pods_of(cluster).items()
-    return {name for name, pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]}
-
-
 def groups(world: World) -> dict[str, int]:
-    """Return how many pods each PodGroup waits for."""
     found = {
         one["metadata"]["name"]: one["spec"]["schedulingPolicy"]
         for one in world.objects.list(POD_GROUPS, world.namespace)
@@ -94,13 +54,9 @@ def groups(world: World) -> dict[str, int]:
     return {name: policy["gang"]["minCount"] for name, policy in found.items()}
 
 
-def await_ready(world: World, cluster: str) -> None:
-    world.await_condition(cluster, "Ready", status="True")
-
-
-def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
+def test_gang_waits_until_the_server_has_pod_groups(home, own_server, request):
     """No task starts without a PodGroup; the operator discovers the API when it is enabled."""
-    assert not server.gangs, "this test comes first"
+    assert not own_server.gangs, "this test comes first"
     home.launch("early", {"chief": {}, "worker": {"replicas": 2}}, scheduling=GANG)
     told = home.await_condition("early", "Ready", status="False", reason="GangUnavailable")["message"]
     assert "the API server does not serve podgroups of scheduling.k8s.io/v1beta1" in told
@@ -111,45 +67,45 @@ def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
     assert groups(home) == {"early.0": 3}
 
 
-def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
+def test_second_gang_waits_whole_until_the_first_has_gone(gangs, own_operator):
     """Each needs six of eight GPUs: one runs, no pod of the other has a node, and its status has the request."""
-    gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
-    await_ready(gangs, "first")
-    gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
+    gangs.launch("first", {"worker": gpu_tasks(3)}, scheduling=GANG)
+    gangs.await_condition("first", "Ready", status="True")
+    gangs.launch("second", {"worker": gpu_tasks(3)}, scheduling=GANG)
 
     told = gangs.await_condition("second", "Ready", status="False", reason="WaitingForGang")["message"]
     assert told.startswith("gang second.0 waits until 3 tasks can be scheduled together with 6 nvidia.com/gpu: ")
     since = gangs.status("second")["waitingSince"]
-    waiting = Scrape(running.scrape()[0])
+    waiting = Scrape(own_operator.scrape()[0])
     assert waiting.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 1}
     assert waiting.value("tfcluster_waiting_oldest_seconds", reason="WaitingForGang") < 60
     assert waiting.not_zero("tfcluster_clusters_not_ready") == {}
     assert "Insufficient nvidia.com/gpu" in told
-    assert placed(gangs, "second") == set()
+    assert gangs.placed("second") == set()
     assert len(gangs.pods_of("second")) == 3
     assert gangs.status("second")["waitingSince"] == since
 
     gangs.remove("first")
-    await_ready(gangs, "second")
+    gangs.await_condition("second", "Ready", status="True")
     assert groups(gangs) == {"second.0": 3}
     assert "waitingSince" not in gangs.status("second")
-    assert Scrape(running.scrape()[0]).not_zero("tfcluster_clusters_waiting") == {}
+    assert Scrape(own_operator.scrape()[0]).not_zero("tfcluster_clusters_waiting") == {}
 
 
 def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
     """Two of five workers are enough; the others run as far as there is room."""
-    gangs.launch("c", {"chief": {}, "worker": {**asking(5), "minReplicas": 2}}, scheduling={"gang": {}})
-    eventually(lambda: len(placed(gangs, "c")), lambda count: count == 5, what="the chief and four workers have nodes")
+    gangs.launch("c", {"chief": {}, "worker": {**gpu_tasks(5), "minReplicas": 2}}, scheduling={"gang": {}})
+    eventually(lambda: len(gangs.placed("c")), lambda count: count == 5, what="the chief and four workers have nodes")
 
     assert groups(gangs) == {"c.0": 3}
     members = {name for name, pod in gangs.pods_of("c").items() if "schedulingGroup" in pod["spec"]}
     assert members == {"c-chief-0", "c-worker-0", "c-worker-1"}
-    assert placed(gangs, "c") >= members
+    assert gangs.placed("c") >= members
 
 
 def test_waiting_gang_survives_the_end_of_its_group(gangs):
     """Kubernetes keeps the deleted PodGroup while its pods wait: they are re-created with another one."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.launch("c", {"worker": gpu_tasks(5)}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     before = gangs.demand(POD_GROUPS, "c.0")["metadata"]["uid"]
     gangs.delete(POD_GROUPS, "c.0")
@@ -161,24 +117,24 @@ def test_waiting_gang_survives_the_end_of_its_group(gangs):
     )
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     gangs.scale("c", replicas=4)
-    await_ready(gangs, "c")
+    gangs.await_condition("c", "Ready", status="True")
 
 
 @pytest.fixture
-def priorities(everything: Objects) -> Iterator[None]:
+def priorities(own_objects: Objects) -> Iterator[None]:
     """Create two priorities; one is the default."""
     for name, value in (("usual", 10), ("high", 1000)):
         metadata = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        everything.create(PRIORITY_CLASSES, "", {**metadata, "value": value, "globalDefault": name == "usual"})
+        own_objects.create(PRIORITY_CLASSES, "", {**metadata, "value": value, "globalDefault": name == "usual"})
     yield
     for name in ("usual", "high"):
-        everything.delete(PRIORITY_CLASSES, "", name)
+        own_objects.delete(PRIORITY_CLASSES, "", name)
 
 
 def test_waiting_gang_gets_another_priority(gangs, priorities):
     """A PodGroup's priority is immutable: the gang gets another PodGroup, also for the default priority."""
     del priorities
-    worker = asking(5)
+    worker = gpu_tasks(5)
     worker["template"]["spec"]["priorityClassName"] = "high"
     gangs.launch("c", {"worker": worker}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
@@ -190,24 +146,24 @@ def test_waiting_gang_gets_another_priority(gangs, priorities):
         what="the PodGroup has the default priority",
     )
     gangs.scale("c", replicas=4)
-    await_ready(gangs, "c")
+    gangs.await_condition("c", "Ready", status="True")
 
 
 def test_deleted_cluster_leaves_no_group(gangs):
     """The garbage collector deletes it, although Kubernetes protects a PodGroup while it has pods."""
-    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.launch("c", {"worker": gpu_tasks(5)}, scheduling=GANG)
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     gangs.remove("c")
 
     eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
 
 
-def test_rights_on_pod_groups_are_all_used(gangs, server, everything, running):
+def test_rights_on_pod_groups_are_all_used(gangs, own_server, own_objects, own_operator):
     """The tests above used each permission on PodGroups, and no other was requested."""
     gangs.launch("c", {"worker": {}}, scheduling=GANG)
-    await_ready(gangs, "c")
-    running.kill()  # a watch is logged when it ends
-    audit = AuditLog(Path(server.audit_log), everything)
+    gangs.await_condition("c", "Ready", status="True")
+    own_operator.kill()  # a watch is logged when it ends
+    audit = AuditLog(Path(own_server.audit_log), own_objects)
     granted = {verb for _, target, verbs in OPERATOR_RULES for verb in verbs if target == "podgroups"}
 
     def requests() -> list[Request]:
@@ -215,4 +171,4 @@ def test_rights_on_pod_groups_are_all_used(gangs, server, everything, running):
 
     eventually(lambda: {one.verb for one in requests()}, lambda used: used == granted, what="each right was used")
     assert [str(one) for one in requests() if one.code == 403] == []
-    running.start()
+    own_operator.start()

@@ -17,13 +17,11 @@ POD = {"containers": [{"name": "tensorflow", "image": IMAGE}]}
 
 
 def test_server_is_of_the_version_that_was_asked_for(control_plane):
-    """The API server reports the version that is pinned for TFCLUSTER_KUBERNETES_MINOR, or that of hyperkube."""
     _, told = control_plane.api.request("GET", "/version")
     assert told["gitVersion"] == binaries.kubernetes_version(os.environ.get(MINOR_VARIABLE, ""))
 
 
 def test_unknown_field_of_a_newer_kubernetes_is_reported(operator, world):  # noqa: ARG001 - the operator works
-    """A template field that this server does not have blocks its job, and the status names the field."""
     world.launch("c", {"worker": {"template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}})
     if older_than("1.36"):
         told = world.await_condition("c", "Ready", status="False", reason="Rejected")
@@ -33,7 +31,6 @@ def test_unknown_field_of_a_newer_kubernetes_is_reported(operator, world):  # no
 
 
 def test_field_of_a_disabled_feature_is_ignored(operator, world, kubelet, audit):  # noqa: ARG001 - likewise
-    """A field that the server drops is missing in the pods, and they are not re-created because of it."""
     require_kubernetes("1.36", "schedulingGroup")
     jobs = {"worker": {"replicas": 2, "template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}}
     uids = launch_running(world, kubelet, "c", jobs)

@@ -32,7 +32,6 @@ def logged(
 
 
 def lines_of(process: OperatorProcess, cluster: str = "") -> list[dict[str, Any]]:
-    """Return all log lines, or those of one cluster."""
     lines = [json.loads(line) for line in process.log.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if cluster in {"", line.get("cluster")}]
 
@@ -106,7 +105,6 @@ OUTCOMES = {
 
 
 def test_log_says_why_and_tells_no_secret(logged, told):
-    """At the default log level, each outcome has a line with its reason; none contains a secret."""
     await_line(logged, told, lambda line: "c-worker-2" in line["message"] and line["generation"] == 3)
     lines = lines_of(logged, told)
     found = {what: [line for line in lines if what in line["message"]] for what in OUTCOMES}

@@ -23,7 +23,6 @@ DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
 
 @asynccontextmanager
 async def real_session(kubeconfig):
-    """An administrator's session with the real API server."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
@@ -52,7 +51,6 @@ async def converse_with_both(kubeconfig, namespace):
 
 @pytest.fixture(scope="module")
 def both(control_plane, admin, new_namespace):
-    """The responses of both servers, the real one first."""
     del admin  # it installs the CRD
     return asyncio.run(converse_with_both(control_plane.kubeconfig, new_namespace()))
 

@@ -1,7 +1,4 @@
-"""The metrics of the real process on a real API server.
-
-The simulation compares every figure with the objects, after each step of each workload.
-"""
+"""The metrics of the real process on a real API server; the simulation compares every figure with the objects."""
 
 from __future__ import annotations
 
@@ -26,7 +23,6 @@ def process(operator_process: OperatorProcess, control_plane, namespace: str, tm
 
 
 def test_clusters_and_tasks_are_counted_by_what_they_are(process: OperatorProcess, world, kubelet):
-    """A running, a suspended and an unready cluster: each task, and the age of the last."""
     launch_running(world, kubelet, "runs", {"chief": {}, "worker": {"replicas": 3}})
     world.launch("rests", {"worker": {"replicas": 4}}, suspend=True)
     world.launch("starts", {"master": {"replicas": 2}})

@@ -96,7 +96,6 @@ def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
 
 
 def values(answer: list[Object]) -> dict[str, float]:
-    """Return the values of a result by their only label."""
     return {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in answer}
 
 
@@ -161,7 +160,6 @@ def test_dashboard_is_answered(lived, query: Query):
     ],
 )
 def test_dashboard_tells_the_truth(lived, name, expected):
-    """The panels show the true values; a standby adds nothing to them."""
     (query,) = (query for query in QUERIES if str(query) == name)
     eventually(
         lambda: values(lived.query(query.expression)), lambda found: found == expected, what=f"{name}: {expected}"

@@ -1,7 +1,4 @@
-"""Other actors of a real cluster that change the operator's objects and requests.
-
-A policy engine, a mesh and an unavailable webhook: only a real API server shows their effect.
-"""
+"""Other actors of a real cluster: a policy engine, a mesh and an unavailable webhook change objects and requests."""
 
 from __future__ import annotations
 
@@ -87,7 +84,6 @@ def containers(pod: Object) -> dict[str, str]:
 
 
 def pods_written(audit: AuditLog, world: World, position: int) -> Counter[tuple[str, str]]:
-    """Count the pods that the operator created and deleted."""
     made = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     return Counter(
         (w.verb, w.name) for w in made if w.resource == "pods" and w.verb in {"create", "delete"} and w.code < 300
@@ -162,7 +158,6 @@ def refusal_of_a_dry_run(world: World) -> str:
 
 
 def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
-    """While an unavailable webhook rejects pods, the status has its message, at the new generation."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     with dead_webhook(world):
@@ -186,10 +181,7 @@ def test_unavailable_pod_webhook_is_reported_and_survived(world, kubelet):
 
 
 def test_policy_that_removes_annotations_causes_back_off(world, audit):
-    """Pods that a policy keeps outdated are replaced repeatedly, and the status has the reason.
-
-    test_holds has the back-off between the replacements.
-    """
+    """test_holds has the back-off between the replacements."""
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
         world.launch("c", {"worker": {"replicas": 1}}, updateStrategy={"type": "Recreate"})

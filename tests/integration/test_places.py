@@ -1,7 +1,4 @@
-"""Placement on a real scheduler: tasks that are colocated or spread, on six simulated nodes in three zones.
-
-A node has eight GPUs, and a zone has two nodes.
-"""
+"""Placement on a real scheduler: six simulated nodes with eight GPUs each, two in each of three zones."""
 
 from __future__ import annotations
 
@@ -10,81 +7,49 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from support.control_planes import administrator_of, namespace_on, operator_on
+from support.manifests import gpu_tasks
 from support.objects import NODES, PODS, Object, Objects
-from support.operator_process import OperatorProcess
 from support.waiting import eventually
 from support.world import World
 
 if TYPE_CHECKING:
-    from local_kubernetes.control_plane import ControlPlane
+    pass
 
 pytestmark = pytest.mark.exhaustive
 
-GPU = "nvidia.com/gpu"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}
 NODES_OF_A_ZONE = 2
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    from local_kubernetes.control_plane import start
-
-    with start(tmp_path_factory.mktemp("places"), kwok_nodes=6, gangs=True) as plane:
-        yield plane
+def own_server_options() -> dict[str, int]:
+    return {"kwok_nodes": 6, "gangs": True}
 
 
 @pytest.fixture(scope="module")
-def everything(server: ControlPlane) -> Objects:
-    """Administrator access to a server with the CRD, whose nodes are in zones."""
-    objects = administrator_of(server)
-    for node in objects.list(NODES, ""):
+def own_objects(own_objects: Objects) -> Objects:
+    for node in own_objects.list(NODES, ""):
         name = node["metadata"]["name"]
         zone = "abc"[int(name.rpartition("-")[2]) // NODES_OF_A_ZONE]
-        objects.patch(NODES, "", name, {"metadata": {"labels": {ZONE: zone}}})
-    return objects
-
-
-@pytest.fixture(scope="module")
-def running(
-    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    del everything
-    with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
-        yield process
+        own_objects.patch(NODES, "", name, {"metadata": {"labels": {ZONE: zone}}})
+    return own_objects
 
 
 @pytest.fixture
-def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace for the test, whose pods are deleted from the shared nodes afterwards."""
-    del running
-    with namespace_on(everything) as world:
-        yield world
-    for node in everything.list(NODES, ""):
-        if node["spec"].get("unschedulable"):
-            everything.patch(NODES, "", node["metadata"]["name"], {"spec": {"unschedulable": None}})
-
-
-def asking(replicas: int, gpus: int, **fields: object) -> Object:
-    """Declare tasks with this number of GPUs each."""
-    limits = {"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}
-    template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
-    return {"replicas": replicas, "template": template, **fields}
+def home(home: World) -> Iterator[World]:
+    yield home
+    cordon(home)
 
 
 def places(world: World, cluster: str, key: str = ZONE) -> dict[str, str]:
     """Return the domain of each pod that has a node and does not terminate."""
     domains = {one["metadata"]["name"]: one["metadata"]["labels"][key] for one in world.objects.list(NODES, "")}
-    return {
-        name: domains[pod["spec"]["nodeName"]]
-        for name, pod in world.pods_of(cluster).items()
-        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
-    }
+    return {pod: domains[world.demand(PODS, pod)["spec"]["nodeName"]] for pod in world.placed(cluster)}
 
 
 def cordon(world: World, *zones: str, but: str = "") -> None:
-    """Cordon the nodes of some zones, or all except those of one."""
+    """Cordon the nodes of some zones, or all except those of one; uncordon the others."""
     for node in world.objects.list(NODES, ""):
         zone = node["metadata"]["labels"][ZONE]
         closed = zone != but if but else zone in zones
@@ -107,7 +72,6 @@ def await_ready(world: World, cluster: str) -> None:
 
 
 def the_only(found: dict[str, str], *, count: int) -> str:
-    """Return the only domain that has this number of pods."""
     assert len(found) == count, found
     assert len(set(found.values())) == 1, found
     return next(iter(found.values()))
@@ -124,7 +88,7 @@ def await_back(world: World, cluster: str, pod: str) -> str:
 
 def test_colocated_cluster_is_in_one_zone_and_the_next_one_whole_in_another(home):
     """Each takes the 16 GPUs of a zone, so three of them fit and no task of a fourth."""
-    jobs = {"chief": asking(1, 4), "worker": asking(3, 4)}
+    jobs = {"chief": gpu_tasks(1, 4), "worker": gpu_tasks(3, 4)}
     zones = set()
     for name in ("first", "second", "third"):
         home.launch(name, jobs, scheduling=NEAR)
@@ -154,7 +118,7 @@ SPREAD_PS = {"spread": [{"jobs": ["ps"], "topologyKey": HOST}]}
 def test_tasks_are_counted_by_place(home, open_zone, jobs, scheduling, key, counts):  # noqa: PLR0917 - a table
     if open_zone:
         cordon(home, but=open_zone)
-    home.launch("c", {job: asking(*of) for job, of in jobs.items()}, scheduling=scheduling)
+    home.launch("c", {job: gpu_tasks(*of) for job, of in jobs.items()}, scheduling=scheduling)
     await_ready(home, "c")
     assert sorted(Counter(places(home, "c", key).values()).values()) == counts
     if "colocate" in scheduling and scheduling is not ANYWAY:
@@ -163,13 +127,13 @@ def test_tasks_are_counted_by_place(home, open_zone, jobs, scheduling, key, coun
 
 def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jobs_are_together(home):
     """The counterproof: without the field, four tasks that fit into a zone are spread."""
-    home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)})
+    home.launch("c", {"chief": gpu_tasks(1, 4), "worker": gpu_tasks(3, 4)})
     await_ready(home, "c")
     assert len(set(places(home, "c").values())) > 1
     home.remove("c")
     eventually(lambda: not home.pods_of("c"), what="its places are free")
     # The workers fill their zone; the other job is placed elsewhere.
-    jobs = {"worker": asking(2, 8), "ps": asking(1, 8)}
+    jobs = {"worker": gpu_tasks(2, 8), "ps": gpu_tasks(1, 8)}
     home.launch("d", jobs, scheduling={"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
     await_ready(home, "d")
     found = places(home, "d")
@@ -177,8 +141,7 @@ def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jo
 
 
 def test_colocated_gang_has_its_places_in_one_zone(home):
-    """All together; a lost task is re-created in the same zone."""
-    home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})
+    home.launch("c", {"chief": gpu_tasks(1, 4), "worker": gpu_tasks(3, 4)}, scheduling={"gang": {}, **NEAR})
     await_ready(home, "c")
     zone = the_only(places(home, "c"), count=4)
     assert await_back(home, "c", "c-chief-0") == zone
@@ -186,10 +149,10 @@ def test_colocated_gang_has_its_places_in_one_zone(home):
 
 def test_colocated_gang_that_fits_no_zone_reserves_no_node(home):
     """Five tasks of a host each, in zones of two hosts: none is scheduled, and another cluster gets all nodes."""
-    home.launch("large", {"worker": asking(5, 8)}, scheduling={"gang": {}, **NEAR})
+    home.launch("large", {"worker": gpu_tasks(5, 8)}, scheduling={"gang": {}, **NEAR})
     told = home.await_condition("large", "Ready", status="False", reason="WaitingForGang")["message"]
     assert told.startswith("gang large.0 waits until 5 tasks can be scheduled together")
-    home.launch("other", {"worker": asking(6, 8)})
+    home.launch("other", {"worker": gpu_tasks(6, 8)})
     await_ready(home, "other")
     assert places(home, "large") == {}
 
@@ -197,7 +160,7 @@ def test_colocated_gang_that_fits_no_zone_reserves_no_node(home):
 def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
     """They were in several zones; they are replaced one after the other, and are in one zone afterwards."""
     rolling = {"type": "RollingUpdate"}
-    home.launch("c", {"worker": asking(6, 1)}, updateStrategy=rolling)
+    home.launch("c", {"worker": gpu_tasks(6, 1)}, updateStrategy=rolling)
     await_ready(home, "c")
     assert len(set(places(home, "c").values())) > 1
     before = {name: home.uid(name) for name in home.pods_of("c")}

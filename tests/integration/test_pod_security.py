@@ -31,7 +31,6 @@ def enforce(world: World, level: str) -> None:
 
 
 def test_rejection_is_reported_and_can_be_fixed(world: World, kubelet):
-    """The condition names the standard and each violation; with another template the pods are created."""
     enforce(world, "restricted")
     world.launch("c", {"worker": {"replicas": 2, "template": pod_template()}})
     told = world.await_condition("c", "Ready", status="False", reason="Rejected")["message"]

@@ -15,23 +15,15 @@ from support.waiting import eventually
 
 
 @pytest.fixture
-def plane(tmp_path: Path):
-    from local_kubernetes.control_plane import start
-
-    with start(tmp_path / "plane") as found:
-        yield found
-
-
-@pytest.fixture
-def process(plane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    found = OperatorProcess(kubeconfig=Path(plane.kubeconfig), log=tmp_path / "operator.log")
+def process(own_server, tmp_path: Path) -> Iterator[OperatorProcess]:
+    found = OperatorProcess(kubeconfig=Path(own_server.kubeconfig), log=tmp_path / "operator.log")
     yield found
     found.kill()
 
 
-def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
+def test_operator_ends_when_etcd_was_restored(own_server, process, tmp_path):
     """The operator's data is newer than the API server's: it logs this and exits; after a restart it is correct."""
-    objects = Objects(client_of(plane))
+    objects = Objects(client_of(own_server))
     install_crd(objects)
 
     def pods() -> set[str]:
@@ -40,7 +32,7 @@ def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
     process.start()
     objects.create(TFCLUSTERS, "default", tfcluster("c").job("worker", replicas=2).build())
     eventually(pods, lambda found: found == {"c-worker-0", "c-worker-1"}, what="two pods")
-    plane.restart_server(lambda data: shutil.copytree(data, tmp_path / "backup"))
+    own_server.restart_server(lambda data: shutil.copytree(data, tmp_path / "backup"))
     scale = {"spec": {"jobs": {"worker": {"replicas": 4}}}}
     objects.request("PATCH", TFCLUSTERS.path("default", "c"), scale, content="application/merge-patch+json")
     eventually(pods, lambda found: len(found) == 4, what="four pods")
@@ -52,7 +44,7 @@ def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
         shutil.rmtree(data)
         shutil.copytree(tmp_path / "backup", data)
 
-    plane.restart_server(go_back)
+    own_server.restart_server(go_back)
 
     eventually(lambda: process.exit_code, lambda code: code is not None, what="the operator ends")
     assert process.exit_code == 1

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import pytest
 from click.testing import CliRunner
-from support.manifests import pod_template
-from support.objects import Kind
 
 from tfcluster.commands.root import root
 
@@ -26,13 +23,8 @@ def tfcluster(control_plane, world):
     return run
 
 
-def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet, objects):
-    """The image of one task does not exist: status names it, and doctor says what to do."""
-    data = {"token": base64.b64encode(b"very-private-9x7").decode()}
-    objects.create(Kind("v1", "secrets"), world.namespace, {"metadata": {"name": "keys"}, "data": data})
-    env = [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]
-    template = pod_template(env=env, envFrom=[{"secretRef": {"name": "missing-keys"}}])
-    world.launch("c", {"ps": {"template": template}, "worker": {"replicas": 3, "template": template}})
+def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet):
+    world.launch("c", {"ps": {}, "worker": {"replicas": 3}})
     world.await_settled("c")
     kubelet.run("c-ps-0", "c-worker-0", "c-worker-1")
     world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (3, 4), what="3 of 4 tasks are ready")
@@ -57,7 +49,6 @@ def test_status_and_doctor_see_what_is_wrong(tfcluster, world, kubelet, objects)
 
 
 def test_user_who_can_only_read_tfclusters_gets_partial_output(tfcluster, world, control_plane, kubectl):
-    """A user with one permission gets counts without pods, and unknown checks."""
     user = "only-looks"
     namespace = ["-n", world.namespace]
     assert kubectl("create", "role", "looks", "--verb=get", "--resource=tfclusters", *namespace).returncode == 0

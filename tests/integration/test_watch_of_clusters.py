@@ -21,16 +21,6 @@ USER = "somebody"
 
 
 @pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory):
-    """A separate control plane without the CRD."""
-    from local_kubernetes.control_plane import start
-
-    plane = start(tmp_path_factory.mktemp("own-server"))
-    yield plane
-    plane.stop()
-
-
-@pytest.fixture(scope="module")
 def things(own_server) -> Objects:
     """Administrator access to it, with the namespaces a and b, and an unbound role for the operator."""
     objects = Objects(client_of(own_server))
@@ -59,7 +49,6 @@ def undefine(objects: Objects) -> None:
 
 
 def create(objects: Objects, namespace: str, name: str) -> None:
-    """Create a TFCluster as soon as the server serves the kind."""
     await_served(objects, TFCLUSTERS)
     objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
 
@@ -81,7 +70,6 @@ def test_crd_can_be_created_late_deleted_and_recreated(things: Objects, process:
 
 
 def test_forbidden_namespace_does_not_block_another(own_server, things: Objects, process: OperatorProcess):
-    """With permissions in one of two namespaces the operator is ready and serves it, and the other once permitted."""
     define(things)
     bind(things, USER, "b", "ClusterRole", USER)
     process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))

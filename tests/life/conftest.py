@@ -1,8 +1,4 @@
-"""The lives of clusters: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
-
-In memory they run in virtual time, without the tests that need a real API server: those that are marked ``server`` or
-use kubectl. On a real server these are the quick ones, and the others are exhaustive.
-"""
+"""Lives of clusters: in memory and virtual time, or with TFCLUSTER_WORLD=server on a real API server."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _IN_MEMORY: Final = os.environ.get("TFCLUSTER_WORLD", "memory") == "memory"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that the world in memory cannot run, or mark as exhaustive those that it covers."""
     lives = [item for item in items if _HERE in item.path.parents]
-    of_a_server = {item for item in lives if _needs_a_server(item)}
+    of_a_server = {item for item in lives if item.get_closest_marker("server")}
     if _IN_MEMORY:
         config.hook.pytest_deselected(items=list(of_a_server))
         items[:] = [item for item in items if item not in of_a_server]
@@ -31,10 +27,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in lives:
         if item not in of_a_server:
             item.add_marker("exhaustive")
-
-
-def _needs_a_server(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("server")) or "kubectl" in getattr(item, "fixturenames", ())
 
 
 if _IN_MEMORY:

@@ -19,7 +19,6 @@ def backup_of(world: World, name: str) -> Object:
 
 
 def restore(world: World, backup: Object, *, status: bool) -> None:
-    """Create a TFCluster from a backup, and then write its status, as backup tools do."""
     world.objects.create(TFCLUSTERS, world.namespace, {k: v for k, v in backup.items() if k != "status"})
     if status:
         path = TFCLUSTERS.path(world.namespace, backup["metadata"]["name"], "status")
@@ -28,7 +27,6 @@ def restore(world: World, backup: Object, *, status: bool) -> None:
 
 
 def test_finished_training_stays_finished(operator, world, kubelet):
-    """Restored with its status while no operator runs, a Succeeded cluster stays without pods."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-chief-0")
     ended = world.await_ended("c", "Succeeded")
@@ -47,7 +45,6 @@ def test_finished_training_stays_finished(operator, world, kubelet):
 
 
 def test_restored_status_lets_training_continue(operator, world, kubelet):
-    """Restored with its status, a running cluster gets pods again, except for a completed task."""
     launch_running(world, kubelet, "c", JOBS)
     kubelet.succeed("c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
@@ -78,7 +75,6 @@ def test_without_status_everything_runs_again(operator, world, kubelet):  # noqa
 
 
 def lose(world: World, kubelet: Any, name: str, jobs: dict[str, Object]) -> None:
-    """Delete a TFCluster and its pods, to simulate the loss of the Kubernetes cluster."""
     world.delete(TFCLUSTERS, name)
     world.await_removed(name)
     for pod in task_names(name, **{job: fields.get("replicas", 1) for job, fields in jobs.items()}):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICES, Kind, Object
+from support.objects import CONFIG_MAPS, PODS, SERVICES, Kind, Object
 from support.rbac import OPERATOR_USER
-from support.waiting import eventually
-from support.world import World, task_names
+from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -39,7 +38,6 @@ def essence(found: Object | None) -> Object:
     ids=["a Service", "a ConfigMap", "a pod"],
 )
 def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, kind, name, labels):
-    """The operator reports NameConflict and never writes the object; when it is deleted, the cluster becomes ready."""
     before = essence(world.objects.create(kind, world.namespace, foreign(kind, name, labels)))
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 3}})
@@ -77,7 +75,6 @@ def test_conflict_of_two_clusters_for_one_pod_name(world):
 
 
 def test_foreign_pod_at_an_undeclared_index_is_not_a_conflict(world):
-    """A pod of another owner at an undeclared index is not a conflict, and scaling never deletes it."""
     pod = foreign(PODS, "c-worker-2", OURS_BY_LABEL)
     before = essence(world.objects.create(PODS, world.namespace, pod))
     world.launch("c", {"worker": {"replicas": 2}})
@@ -88,45 +85,3 @@ def test_foreign_pod_at_an_undeclared_index_is_not_a_conflict(world):
 
     assert world.condition("c", "NameConflict")["status"] == "False"
     assert essence(world.get(PODS, "c-worker-2")) == before
-
-
-def quota(world: World, pods: int) -> None:
-    """Limit the namespace's pods, and wait until the limit is in effect."""
-    body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(pods)}}}
-    if world.get(RESOURCE_QUOTAS, "few") is None:
-        world.objects.create(RESOURCE_QUOTAS, world.namespace, body)
-    else:
-        world.patch(RESOURCE_QUOTAS, "few", body)
-    eventually(
-        lambda: world.demand(RESOURCE_QUOTAS, "few").get("status", {}).get("hard"),
-        lambda hard: hard == {"pods": str(pods)},
-        what="the quota is in force",
-    )
-
-
-@pytest.mark.server
-def test_conflict_with_a_quota_is_a_reason_and_heals(world):
-    """If a quota rejects pods, Ready=False/Rejected has the API server's message; a higher quota resolves it."""
-    quota(world, 2)
-    world.launch("c", {"worker": {"replicas": 4}})
-
-    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
-    assert "quota" in condition["message"]
-    assert len(world.pods()) == 2
-    quota(world, 10)
-
-    world.await_pods(task_names("c", worker=4))
-    world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
-
-
-@pytest.mark.server
-def test_conflict_with_the_api_server_over_a_template_is_a_reason(world):
-    """Only the API server can reject this template (a container mounts an undeclared volume): Ready shows Rejected."""
-    broken = pod_template(volumeMounts=[{"name": "nowhere", "mountPath": "/data"}])
-    world.launch("c", {"worker": {"template": broken}})
-    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
-    assert "nowhere" in condition["message"]
-
-    world.edit("c", {"jobs": {"worker": {"template": pod_template()}}})
-
-    world.await_pods(["c-worker-0"])

@@ -53,8 +53,7 @@ def convert(*arguments: str, text: str | None = None) -> str:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_server_takes_what_comes_out(objects: Objects, name: str):
-    """The CRD's schema and rules accept each converted manifest, and the server stores it unchanged."""
-    clusters = clusters_of(convert("-f", "-", text=TFJOBS[name].text))
+    clusters = clusters_of(convert("-f", "-", text=TFJOBS[name]))
 
     assert clusters
     for cluster in clusters:
@@ -65,7 +64,6 @@ def test_server_takes_what_comes_out(objects: Objects, name: str):
 
 
 def within(written: object, stored: object) -> bool:
-    """Return whether everything in the manifest is stored; the server adds defaults."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return all(key in stored and within(value, stored[key]) for key, value in written.items() if value is not None)
     if isinstance(written, list) and isinstance(stored, list):
@@ -79,7 +77,7 @@ def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects
     if objects.get(CRDS, "", "tfjobs.kubeflow.org") is None:
         objects.create(CRDS, "", DEFINITION)
     namespace = new_namespace()
-    (job,) = (one.value for one in documents(TFJOBS["all roles"].text.encode()))
+    (job,) = (one.value for one in documents(TFJOBS["all roles"].encode()))
     job["metadata"]["namespace"] = namespace
     job["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json.dumps(job)
     eventually(lambda: served(objects, namespace), what="TFJobs are served")
@@ -91,7 +89,7 @@ def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects
 
     assert cluster["metadata"].keys() == {"name", "namespace", "labels", "annotations"}
     assert cluster["metadata"]["annotations"] == {"example.com/cost-centre": "0042"}
-    (from_file,) = clusters_of(convert("-f", "-", text=TFJOBS["all roles"].text))
+    (from_file,) = clusters_of(convert("-f", "-", text=TFJOBS["all roles"]))
     assert cluster["spec"] == from_file["spec"]
 
 

@@ -1,7 +1,4 @@
-"""The objects of a new TFCluster: which exist, who owns them, and how often each is written.
-
-Unit tests and the references of the simulation have them field by field.
-"""
+"""The objects of a new TFCluster; unit tests and the references of the simulation have them field by field."""
 
 from __future__ import annotations
 
@@ -40,34 +37,7 @@ def test_creation_makes_a_pod_a_task_and_a_config_map_a_job(mnist):
     assert list(mnist.services()) == ["mnist"]
 
 
-def test_creation_service_is_headless_and_publishes_early(mnist):
-    spec = mnist.services()["mnist"]["spec"]
-
-    assert (spec["clusterIP"], spec["type"], spec["publishNotReadyAddresses"]) == ("None", "ClusterIP", True)
-    assert spec["selector"] == {"tfcluster.dev/cluster": "mnist"}
-    assert sorted(port["port"] for port in spec["ports"]) == [2222, 3333]
-
-
-@pytest.mark.parametrize("kind", ["pods", "config_maps", "services", "network_policies"])
-def test_creation_everything_is_controlled_by_the_cluster(mnist, kind):
-    owner = {
-        "apiVersion": "tfcluster.dev/v1alpha1",
-        "kind": "TFCluster",
-        "name": "mnist",
-        "uid": mnist.cluster("mnist")["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    found = getattr(mnist, kind)()
-
-    assert found
-    assert {name: thing["metadata"].get("ownerReferences") for name, thing in found.items()} == {
-        name: [owner] for name in found
-    }
-
-
 def test_creation_every_container_knows_its_task(mnist):
-    """Init containers and sidecars too have the task's address, its view and the resolver."""
     spec = mnist.demand(PODS, "mnist-worker-1")["spec"]
     containers = {one["name"]: one for one in [*spec["initContainers"], *spec["containers"]]}
 
@@ -92,14 +62,12 @@ def test_creation_gives_an_api_token_only_if_the_template_asks(mnist):
 
 
 def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
-    """The operator adds no finalizers, annotations or labels to the TFCluster."""
     metadata = mnist.cluster("mnist")["metadata"]
 
     assert [metadata.get(key) for key in ("finalizers", "annotations", "labels")] == [None, None, None]
 
 
 def test_creation_of_the_longest_name(world, operator):  # noqa: ARG001 - it must run
-    """A cluster whose pod names have 63 characters gets its pods, its Service and its status."""
     name = "c" * (63 - len("-worker-0"))
     world.launch(name, {"worker": {}})
     world.await_settled(name)

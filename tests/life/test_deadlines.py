@@ -1,7 +1,4 @@
-"""Timers of the operator: activeDeadlineSeconds and ttlSecondsAfterFinished.
-
-Times come from the objects and from the API server's audit log, never from the test's own clock.
-"""
+"""activeDeadlineSeconds and ttlSecondsAfterFinished; times are those of the objects and of the audit log."""
 
 from __future__ import annotations
 
@@ -22,12 +19,10 @@ def at(text: str) -> datetime:
 
 
 def ran_for(status: Object) -> float:
-    """Return how many seconds a finished cluster ran, by its status."""
     return (at(status["completionTime"]) - at(status["startTime"])).total_seconds()
 
 
 def deletion(audit, world, position: int, name: str):
-    """Return the operator's only request that deleted a TFCluster."""
     (found,) = (
         w
         for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
@@ -51,10 +46,7 @@ def await_time(moment: datetime) -> None:
 
 
 def test_deadline_fires_by_itself(world, kubelet):
-    """Clusters that run, wait for nodes, back off or wait for another job fail at their deadline and not before.
-
-    test_work_queue checks in virtual time how late the timer fires.
-    """
+    """Not before the deadline; test_work_queue checks in virtual time how late the timer fires."""
     world.launch("pends", {"worker": {}}, activeDeadlineSeconds=2)
     world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}}, activeDeadlineSeconds=3)
     launch_running(world, kubelet, "runs", {"worker": {"replicas": 2}})
@@ -158,36 +150,3 @@ def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, 
     world.await_removed("over")
     await_another_pass(world, "not-over")
     assert world.condition("not-over", "Succeeded")["status"] == "True"
-
-
-def test_ttl_can_be_edited_after_the_end(world, kubelet):
-    """TTL is the only field with an effect after the end: if it is added then, the cluster is deleted."""
-    launch_running(world, kubelet, "c", {"worker": {}})
-    kubelet.succeed("c-worker-0")
-    world.await_ended("c", "Succeeded")
-
-    world.edit("c", {"ttlSecondsAfterFinished": 0})
-
-    world.await_removed("c")
-
-
-@pytest.mark.usefixtures("garbage_collector")
-def test_ttl_takes_everything_along(world, kubelet):
-    """The Service, the views, the copy of the resolver and the pods that cleanPodPolicy kept are deleted too."""
-    launch_running(
-        world,
-        kubelet,
-        "c",
-        {"chief": {}, "worker": {"replicas": 2}},
-        cleanPodPolicy="None",
-        ttlSecondsAfterFinished=0,
-    )
-    kubelet.succeed("c-chief-0")
-    world.await_removed("c")
-
-    await_pods_left(world, kubelet, "c", [])
-    eventually(
-        lambda: [*world.services(), *world.config_maps()],
-        lambda left: not left,
-        what="nothing is left",
-    )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from support.lives import await_another_pass
-from support.objects import NETWORK_POLICIES, RESOURCE_QUOTAS
+from support.objects import RESOURCE_QUOTAS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 
@@ -28,24 +28,7 @@ PEERS = [
 
 
 def await_policies(world, *names: str) -> None:
-    """Wait until exactly these NetworkPolicies exist."""
     eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
-
-
-@pytest.mark.usefixtures("garbage_collector")
-def test_isolation_is_enabled_by_default(world):
-    """By default, the tasks' port is closed to other pods; the policy is deleted with the cluster."""
-    world.launch("c", {"worker": {}})
-    world.await_settled("c")
-
-    policy = world.demand(NETWORK_POLICIES, "c")
-    (owner,) = policy["metadata"]["ownerReferences"]
-
-    assert world.status("c")["isolation"] == "Cluster"
-    assert (owner["kind"], owner["name"], owner["controller"]) == ("TFCluster", "c", True)
-    assert policy["spec"]["podSelector"] == {"matchLabels": {"tfcluster.dev/cluster": "c"}}
-    world.remove("c")
-    await_policies(world)
 
 
 @pytest.mark.parametrize("scope", ["Task", "All"])
@@ -64,7 +47,6 @@ def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
 
 @pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
-    """If NetworkPolicies are rejected, no pod is created, and the condition has the reason; the operator retries."""
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}
     world.objects.create(RESOURCE_QUOTAS, world.namespace, quota)
     eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")

@@ -42,7 +42,6 @@ def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object
 
 
 def verdict(found: Object) -> str:
-    """Return the verdict of kstatus on an object, as one word."""
     (only,) = judge(found)
     return only.status
 
@@ -99,19 +98,6 @@ def test_new_cluster_is_in_progress_before_any_operator_has_seen_it(objects: Obj
     stored = objects.get(TFCLUSTERS, namespace, "c") or {}
 
     assert [found.status for found in judge(created, stored)] == ["InProgress", "InProgress"]
-
-
-def test_edit_is_in_progress_until_it_is_observed(objects: Objects, namespace: str) -> None:
-    """After an edit, the API server's own generation invalidates the old verdict."""
-    objects.create(TFCLUSTERS, namespace, tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build())
-    status = {"observedGeneration": 1, "conditions": [READY, GOING]}
-    objects.patch(TFCLUSTERS, namespace, "c", {"status": status}, subresource="status")
-    before = objects.get(TFCLUSTERS, namespace, "c") or {}
-
-    edited = objects.patch(TFCLUSTERS, namespace, "c", {"spec": {"suspend": True}})
-    seen = objects.patch(TFCLUSTERS, namespace, "c", {"status": {"observedGeneration": 2}}, subresource="status")
-
-    assert [found.status for found in judge(before, edited, seen)] == ["Current", "InProgress", "Current"]
 
 
 @pytest.mark.usefixtures("operator")

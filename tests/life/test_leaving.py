@@ -25,13 +25,11 @@ def short(uid: str) -> str:
 
 
 def await_known(world: World, pods: dict[str, str]) -> None:
-    """Wait until the chief's view names the pods, by index of the worker."""
     expected = {"worker": {name.rpartition("-")[2]: short(uid) for name, uid in pods.items() if "worker" in name}}
     eventually(lambda: known_pods(world), lambda known: known == expected, what="the chief knows the pods")
 
 
 def test_replaced_pod_updates_only_the_chief_view(world, kubelet, audit):
-    """The chief's view names the new pod; the chief's pod is notified, no other is changed, and the epoch stays."""
     uids = launch_running(world, kubelet, "c", JOBS)
     await_known(world, uids)
     world.await_settled("c")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from kubernetes.client.exceptions import ApiException
 from support.audit import Request
-from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
+from support.lives import give_the_service_an_ip
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, bind
 from support.snapshot import snapshot
 from support.waiting import eventually
@@ -53,7 +53,6 @@ def test_delete_without_an_operator_removes_everything(world, operator):
 
 @pytest.mark.usefixtures("operator")
 def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
-    """While a cluster is deleted in the foreground, the operator re-creates none of its objects."""
     world.launch("c", {"worker": {"replicas": 3}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=3))
@@ -77,7 +76,6 @@ def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
 
 @pytest.mark.parametrize("away", [False, True], ids=["the operator runs", "no operator runs"])
 def test_recreate_of_the_same_name_is_a_new_cluster(world, operator, away):
-    """A cluster that is deleted and declared again gets new objects; none of the old ones is left."""
     world.launch("c", FILTERED)
     world.await_settled("c")
     if away:
@@ -95,7 +93,6 @@ def test_recreate_of_the_same_name_is_a_new_cluster(world, operator, away):
 
 @pytest.mark.usefixtures("operator")
 def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
-    """While a pod of the deleted cluster terminates, the new cluster waits for its name, without a conflict."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
@@ -127,7 +124,6 @@ def await_owned_by(world: World, uid: str) -> None:
 
 
 def test_restart_catches_up_with_what_was_missed(world, operator):
-    """After its start, the operator handles edits, deletions and new clusters of the time before."""
     world.launch("c", FILTERED)
     world.launch("doomed", {"worker": {}})
     world.await_settled("c")
@@ -155,7 +151,6 @@ def test_stop_is_clean(operator):
 def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     world, operator, new_namespace, objects, control_plane, audit
 ):
-    """With --namespace, and permissions only there, its clusters are created and others are ignored."""
     elsewhere = World(objects, new_namespace())
     user = f"operator-{world.namespace}"
     bind(objects, user, world.namespace, "ClusterRole", OPERATOR_USER)
@@ -235,8 +230,7 @@ def live_through_everything(world: World, kubelet) -> None:
     eventually(
         lambda: world.services()["c"]["spec"]["selector"], lambda s: "color" not in s, what="the selector is repaired"
     )
-    owned = {key: world.demand(SERVICES, "c")["metadata"][key] for key in ("name", "labels", "ownerReferences")}
-    replace_by_a_cluster_ip_service(world, owned)
+    give_the_service_an_ip(world)
     eventually(
         lambda: world.services().get("c", {}).get("spec", {}).get("clusterIP"),
         lambda address: address == "None",
@@ -264,19 +258,3 @@ def live_through_everything(world: World, kubelet) -> None:
     world.await_settled("brief")
     kubelet.succeed("brief-worker-0")
     world.await_removed("brief")
-
-
-def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
-    """Replace our Service with one that has a cluster IP, racing the operator for the name."""
-
-    def attempt() -> bool:
-        world.delete(SERVICES, "c")
-        try:
-            world.objects.create(SERVICES, world.namespace, {"metadata": metadata, "spec": {"ports": [{"port": 2222}]}})
-        except ApiException as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
-
-    eventually(attempt, what="a Service with a cluster IP is in place")

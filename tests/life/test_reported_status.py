@@ -33,7 +33,6 @@ def test_status_follows_the_pods(world, kubelet):
 
 
 def test_edited_status_is_corrected(world, kubelet):
-    """After an edit by a user, the next event restores the status."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     world.objects.patch(
@@ -65,7 +64,6 @@ def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet)
 
 
 def test_status_accelerators_fall_back_to_the_limit(world, kubelet):
-    """On a server that does not report devices, a running pod holds what its containers request."""
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}})
     world.await_settled("c")
     kubelet.run("c-worker-0")

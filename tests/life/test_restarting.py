@@ -27,7 +27,6 @@ def await_restarts(world: World, cluster: str, count: int) -> dict:
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("limit", [0, 2])
 def test_restart_limit_stops_at_exactly_n(world, kubelet, audit, limit):
-    """BackoffLimit n allows n restarts; the next failure fails the cluster, and the count stays at n."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, backoffLimit=limit)
     position = audit.position()
     for index in range(limit):
@@ -52,7 +51,6 @@ def is_new_pod(write) -> bool:
 
 @pytest.mark.usefixtures("operator")
 def test_restart_waits_and_says_until_when(world, kubelet):
-    """While a task backs off, Ready has the cause, the remaining seconds and the time of the next start."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 1, index=1)
@@ -64,43 +62,6 @@ def test_restart_waits_and_says_until_when(world, kubelet):
     world.await_replaced("c-worker-1", uids["c-worker-1"])
     assert remembered(world, "c", "worker")["failing"]["1"]["in_row"] == 2
     assert uids_of(world, "c")["c-worker-0"] == uids["c-worker-0"]
-
-
-@pytest.mark.usefixtures("operator")
-def test_restart_policies_by_exit_code(world, kubelet):
-    """Only the restartPolicy decides the meaning of an exit code."""
-    outcomes = {
-        ("OnFailure", 0): "complete",
-        ("OnFailure", 1): "restarted",
-        ("Always", 0): "again",
-        ("ExitCode", 1): "PermanentExitCode",
-        ("ExitCode", 128): "restarted",
-        ("Never", 1): "TaskFailed",
-    }
-    names = {case: f"{case[0].lower()}-{case[1]}" for case in outcomes}
-    old = {
-        case: launch_running(world, kubelet, name, {"worker": {}, "ps": {"restartPolicy": case[0]}})[f"{name}-ps-0"]
-        for case, name in names.items()
-    }
-    for (_, code), name in names.items():
-        kubelet.succeed(f"{name}-ps-0") if code == 0 else kubelet.fail(f"{name}-ps-0", exit_code=code)
-
-    for case, wanted in outcomes.items():
-        name = names[case]
-        if wanted in {"restarted", "again"}:
-            world.await_replaced(f"{name}-ps-0", old[case])
-            count = "restarts" if wanted == "restarted" else "disruptions"
-            found = world.await_status(name, lambda s, c=count: s["jobs"]["ps"][c] == 1, what=f"{name}: one {count}")
-            assert found["restarts"] == (wanted == "restarted"), name
-            assert world.condition(name, "Failed")["status"] == "False", name
-        elif wanted == "complete":
-            world.await_status(name, lambda s: s["jobs"]["ps"]["succeeded"] == 1, what=f"{name}: it is complete")
-            assert world.uid(f"{name}-ps-0") == old[case], name
-        else:
-            world.await_ended(name, "Failed", wanted)
-            message = world.condition(name, "Failed")["message"]
-            assert ("ps-0" in message, f"exit code {case[1]}" in message) == (True, True), message
-            assert world.uid(f"{name}-ps-0") == old[case], name
 
 
 @pytest.mark.usefixtures("operator")
@@ -131,7 +92,6 @@ def test_disruption_is_never_a_failure(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
-    """While a scope backs off, none of its pods is created, and Ready says when they will be."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 2)
@@ -148,7 +108,6 @@ def test_restart_of_a_scope_keeps_its_back_off(world, kubelet):
 
 
 def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator):
-    """A task with exit code 0 does not run again when its pod is deleted, with or without an operator."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3}})
     kubelet.succeed("c-worker-0", "c-worker-1")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="two are complete")

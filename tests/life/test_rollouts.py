@@ -31,7 +31,6 @@ def edit_template(world: World, name: str, job: str = "worker", **container: obj
 
 
 def images(world: World, name: str) -> dict[str, str]:
-    """Return the images of a cluster's pods that do not terminate, by pod."""
     found = world.pods_of(name)
     return {
         pod: one["spec"]["containers"][0]["image"]
@@ -54,7 +53,6 @@ def await_new(world: World, pod: str, image: str) -> Object:
 
 
 def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
-    """Recreate deletes all pods of the changed job together, keeps the others, and names the field that differs."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}}, **RECREATE)
     world.await_condition("c", "Ready", status="True")
 
@@ -76,7 +74,6 @@ def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
 
 
 def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, audit):
-    """One task at a time, from the highest index; the next one when the previous one is ready."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     position = audit.position()
@@ -104,7 +101,6 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
 
 
 def test_rolling_update_that_stalls_says_so_and_can_be_corrected(world, kubelet):
-    """An update whose new pod does not become ready stops with a reason; a correction replaces that pod first."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     edit_template(world, "c", image="registry.test/absent:1")
@@ -158,7 +154,6 @@ HARMLESS: dict[str, Object] = {
 
 
 def test_edit_unrelated_to_pods_does_not_start_a_rollout(world, kubelet):
-    """Scaling, filters, policies, limits and the TFCluster's own metadata do not affect pods."""
     names = {fact: f"c{number}" for number, fact in enumerate(HARMLESS)}
     jobs = {"worker": {"replicas": 2, "maxReplicas": 4}, "ps": {}}
     uids = {name: launch_running(world, kubelet, name, jobs, **RECREATE) for name in names.values()}
@@ -177,7 +172,6 @@ def test_edit_unrelated_to_pods_does_not_start_a_rollout(world, kubelet):
 
 
 def test_scale_while_rolling(world, kubelet):
-    """Tasks that are added during a rolling update start with the new template, and the update ends."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "maxReplicas": 4}}, **ROLLING)
     world.await_condition("c", "Ready", status="True")
     edit_template(world, "c", image=NEW)
@@ -198,7 +192,6 @@ def test_scale_while_rolling(world, kubelet):
 
 
 def test_scale_while_a_task_fails(world, kubelet):
-    """Removing a task that backs off removes its failure; the count stays, and nothing waits for the task."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=5)
     world.await_condition("c", "Ready", status="True")
     note_failures_in_a_row(world, "c", 8, index=2)
@@ -216,7 +209,6 @@ def test_scale_while_a_task_fails(world, kubelet):
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):
-    """With drainTimeoutSeconds, survivors are notified immediately; the surplus pods are marked, and deleted later."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "drainTimeoutSeconds": 3}})
     world.await_condition("c", "Ready", status="True")
     position = audit.position()

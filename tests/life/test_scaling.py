@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.manifests import pod_template
-from support.objects import MERGE, TFCLUSTERS, Object
+from support.objects import Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
@@ -36,7 +36,6 @@ def writes(audit, world: World, position: int) -> list:
 
 
 def test_scale_up_touches_only_who_sees_the_new_task(world, audit):
-    """An added worker with filters changes the views of chief and ps, and notifies them; no pod is replaced."""
     launch(world, FILTERED)
     before, views = uids(world), versions(world)
     position = audit.position()
@@ -55,7 +54,6 @@ def test_scale_up_touches_only_who_sees_the_new_task(world, audit):
 
 
 def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
-    """The smaller view is written, then every survivor is notified, and only then is the first pod deleted."""
     launch(world, {"chief": {}, "worker": {"replicas": 5}})
     kubelet.run(*task_names("c", chief=1, worker=5))
     world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (6, 6), what="all are ready")
@@ -83,17 +81,7 @@ def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
     assert max(w.finished for w in touched) <= min(w.received for w in deleted)
 
 
-def test_scale_through_the_scale_subresource(world, kubectl):
-    launch(world, {"chief": {}, "worker": {"replicas": 1, "maxReplicas": 4}})
-
-    result = kubectl("scale", "tfcluster/c", "--replicas=3", "-n", world.namespace)
-
-    assert result.returncode == 0, result.stderr
-    world.await_pods(task_names("c", chief=1, worker=3))
-
-
 def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
-    """Rapid consecutive edits end in the state of the last one."""
     launch(world)
     for replicas in (6, 1, 5, 2, 4):
         world.scale("c", replicas=replicas)
@@ -115,7 +103,6 @@ def test_edit_that_adds_a_job(world):
 
 
 def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
-    """A cluster that is resumed while its old pods terminate waits for their names and then has all its pods."""
     launch(world, {"worker": {"replicas": 2}})
     kubelet.run(*task_names("c", worker=2))
     old = uids(world)
@@ -131,18 +118,3 @@ def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
     world.await_pods(task_names("c", worker=2))
 
     assert not set(uids(world).values()) & set(old.values())
-
-
-@pytest.mark.server
-def test_scale_subresource_cannot_exceed_max_replicas(world):
-    """The same rules validate /scale and an edit: it cannot exceed maxReplicas."""
-    from kubernetes.client.exceptions import ApiException
-
-    launch(world, {"worker": {"replicas": 1, "maxReplicas": 2}})
-
-    with pytest.raises(ApiException) as refusal:
-        world.objects.patch(
-            TFCLUSTERS, world.namespace, "c", {"spec": {"replicas": 3}}, subresource="scale", content=MERGE
-        )
-
-    assert refusal.value.status == 422

@@ -21,7 +21,6 @@ OWN = [{"name": "TF_CONFIG", "value": "{}"}]
 
 
 def setting(**worker: Any) -> TFClusterBuilder:
-    """Build a cluster of one job, worker, with TF_CONFIG."""
     return tfcluster("mnist").job("worker", **worker).spec(**SET)
 
 
@@ -91,7 +90,6 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
     ],
 )
 def test_invalid_tf_config_settings_are_rejected(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
-    """A manifest with one fault is rejected with a message that has its path and the remedy."""
     message = refusal(objects, manifest)
 
     assert path in message
@@ -108,7 +106,6 @@ def variables(pod: Object, container: str = "tensorflow") -> dict[str, str]:
 
 
 def told(pod: Object) -> Any:
-    """Parse the TF_CONFIG of a pod's main container."""
     return json.loads(variables(pod)["TF_CONFIG"])
 
 
@@ -123,7 +120,6 @@ def by_the_resolver(world: World, pod: Object) -> Any:
 
 
 def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
-    """Count the workers in the TF_CONFIG of each pod."""
     return {name: len(told(pod)["cluster"]["worker"]) for name, pod in pods.items()}
 
 
@@ -161,7 +157,6 @@ def test_every_task_gets_the_tf_config_of_the_resolver(world):
 
 @pytest.mark.usefixtures("operator")
 def test_resize_only_updates_tf_config_of_new_pods(world, kubelet):
-    """Running pods keep the variable; a new task and a restarted one have the current cluster."""
     pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=0, **SET)
     world.await_condition("c", "Ready", status="True")
 

@@ -11,14 +11,12 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def mounted(world, pod):
-    """Return the ConfigMap with the resolver that a pod mounts."""
     volumes = {volume["name"]: volume for volume in world.demand(PODS, pod)["spec"]["volumes"]}
     return volumes["tfcluster-resolver"]["configMap"]["name"]
 
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_one_copy_serves_all_clusters(world, audit):
-    """Ten clusters that are declared together cost one create; it stays when nine of them are deleted."""
     names = [f"c{number}" for number in range(10)]
     position = audit.position()
     for name in names:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.objects import PODS
 from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -12,7 +11,6 @@ AFTER_PS = {"worker": {"replicas": 2, "startAfter": ["ps"]}, "ps": {"replicas": 
 
 
 def test_start_waits_until_every_task_is_ready(world, kubelet):
-    """Workers are created when all ps are ready and not before; until then, Ready has the number of ready ones."""
     world.launch("c", AFTER_PS)
     world.await_pods_of("c", task_names("c", ps=2))
     told = world.await_condition("c", "Ready", status="False", reason="WaitingForJob")
@@ -25,25 +23,3 @@ def test_start_waits_until_every_task_is_ready(world, kubelet):
     kubelet.run("c-ps-0")
 
     world.await_pods_of("c", task_names("c", ps=2, worker=2))
-
-
-def test_start_is_not_taken_back(world, kubelet, operator):
-    """A ps that restarts later does not stop workers, and a lost worker is re-created immediately."""
-    world.launch("c", AFTER_PS)
-    world.await_pods_of("c", task_names("c", ps=2))
-    kubelet.run(*task_names("c", ps=2))
-    workers = world.await_pods_of("c", task_names("c", ps=2, worker=2))
-    kubelet.run(*task_names("c", worker=2))
-    world.await_condition("c", "Ready", status="True")
-
-    kubelet.fail("c-ps-0")
-    world.await_replaced("c-ps-0", workers["c-ps-0"]["metadata"]["uid"])
-    world.delete(PODS, "c-worker-1")
-    kubelet.stop("c-worker-1")
-    world.await_replaced("c-worker-1", workers["c-worker-1"]["metadata"]["uid"])
-    operator.stop()
-    world.delete(PODS, "c-worker-1")
-    operator.start()
-
-    world.await_pods_of("c", task_names("c", ps=2, worker=2))
-    assert world.uid("c-worker-0") == workers["c-worker-0"]["metadata"]["uid"]

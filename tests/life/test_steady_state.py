@@ -56,7 +56,6 @@ def resting(world, kubelet) -> list[str]:
 
 
 def test_steady_state_does_not_write(world, resting, audit, operator):
-    """The operator does not write about clusters that only wait, before and after its own restart."""
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
     await_another_pass(world, *resting)
     operator.stop()

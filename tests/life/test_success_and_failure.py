@@ -18,17 +18,7 @@ from support.world import task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-def test_success_can_be_waited_for(world, kubelet, kubectl):
-    launch_running(world, kubelet, "c", {"worker": {}})
-    ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=120s")
-    kubelet.succeed("c-worker-0")
-    done = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Succeeded", "--timeout=120s")
-
-    assert (ready.returncode, done.returncode) == (0, 0), ready.stderr + done.stderr
-
-
 def test_success_wins_over_failures_seen_together(world, kubelet, operator):
-    """If the operator finds a succeeded chief and failed workers together, the cluster has succeeded."""
     launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3, "restartPolicy": "Never"}})
     world.await_settled("c")
     operator.kill()
@@ -88,7 +78,6 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
 
 
 def test_edit_after_the_end_is_ignored_and_reported(world, kubelet, operator):
-    """Scaling, a new template and suspend do not affect a finished cluster, and Ready and Suspended say so."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
     kubelet.fail("c-worker-1")
     world.await_replaced("c-worker-1", uids["c-worker-1"])
@@ -127,7 +116,6 @@ def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
 
 
 def test_end_has_one_event(world, kubelet):
-    """The end has its own event: Normal for success, a Warning for failure."""
     launch_running(world, kubelet, "good", {"worker": {}})
     launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}})
     kubelet.succeed("good-worker-0")
@@ -162,7 +150,6 @@ def test_managed_by_this_operator_is_reconciled(world):
 
 @pytest.mark.server
 def test_managed_by_another_is_left_alone(world, audit):
-    """A cluster with another controller is neither created, reported nor cleaned up."""
     position = audit.position()
     jobs = {"worker": {"replicas": 2}}
     world.launch("c", jobs, managedBy="kueue.x-k8s.io/multikueue", suspend=True, ttlSecondsAfterFinished=0)

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def test_suspended_at_creation_nothing_starts(world, audit):
-    """A cluster that is created suspended has its Service, its policy and its views, no pod and no start time."""
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True", reason="Suspended")
@@ -45,7 +44,6 @@ def test_suspended_at_creation_nothing_starts(world, audit):
 
 
 def test_suspended_while_running_rests_and_resumes_clean(world, kubelet):
-    """Suspending removes pods, start time, counts and completions; resuming runs every task with the whole limit."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=1)
     kubelet.fail("c-worker-2", exit_code=9)
     world.await_replaced("c-worker-2", uids["c-worker-2"])
@@ -93,7 +91,6 @@ def test_suspended_while_a_task_backs_off(world, kubelet):
 
 
 def test_suspended_while_a_scope_restarts(world, kubelet):
-    """Suspended during a restart of all workers, a resumed cluster has every pod once and counts no failure."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
     kubelet.fail("c-worker-0")
     await_asked_to_go(world, "c-worker-1", "c-worker-2")
@@ -111,7 +108,6 @@ def test_suspended_while_a_scope_restarts(world, kubelet):
 
 
 def test_suspended_by_a_dead_operators_orders(world, kubelet, operator):
-    """Suspend and resume without a running operator cancel each other; suspend alone is carried out."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     launch_running(world, kubelet, "d", {"worker": {"replicas": 2}})
     world.await_settled("d")
@@ -127,7 +123,6 @@ def test_suspended_by_a_dead_operators_orders(world, kubelet, operator):
 
 
 def test_edit_while_suspended_takes_effect_on_resume(world):
-    """Scaling publishes the new views immediately; the pods of the new template are created after the resume."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 6}}, suspend=True)
     world.await_condition("c", "Suspended", status="True")
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "registry.test/train:2"}]}}
@@ -156,7 +151,6 @@ COMBINATIONS = {
 
 
 def test_suspend_and_ttl_and_deadline_in_every_combination(world, kubelet):
-    """A suspended cluster does not have a deadline or TTL; a finished one has its TTL, suspended or not."""
     for name, (fields, done, _) in COMBINATIONS.items():
         launch_running(world, kubelet, name, {"worker": {}})
         if done:

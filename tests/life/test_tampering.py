@@ -1,7 +1,4 @@
-"""Convergence: after any change of the operator's objects, the world returns to the declared state.
-
-The oracle compares every object of the cluster with its state before, masked only if two runs can differ.
-"""
+"""After any change of the operator's objects, they return to the declared state, field by field."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from kubernetes.client.exceptions import ApiException
+from support.lives import give_the_service_an_ip
 from support.manifests import RECREATE
 from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Kind
 from support.snapshot import await_snapshot, snapshot
@@ -50,26 +48,6 @@ def field(kind: Kind, name: str, **changes: object) -> Tampering:
     return lambda world: world.patch(kind, name, changes)
 
 
-def made_with_a_cluster_ip(world: World) -> None:
-    """Replace the Service with one that has our owner reference but a cluster IP, which an edit cannot remove."""
-    service = world.demand(SERVICES, "c")
-    world.delete(SERVICES, "c")
-    kept = {key: service["metadata"][key] for key in ("name", "labels", "ownerReferences")}
-    eventually(lambda: _create_cluster_ip_service(world, kept), what="the Service with a cluster IP is in place")
-
-
-def _create_cluster_ip_service(world: World, metadata: dict) -> bool:
-    body = {"metadata": metadata, "spec": {"selector": {CLUSTER_LABEL: "c"}, "ports": [{"port": 2222}]}}
-    try:
-        world.objects.create(SERVICES, world.namespace, body)
-    except ApiException as error:
-        if error.status != 409:
-            raise
-        world.delete(SERVICES, "c")  # the operator was faster; try again
-        return False
-    return True
-
-
 def deleted_with_everything(world: World) -> None:
     for name in task_names("c", chief=1, worker=2, ps=1):
         world.delete(PODS, name)
@@ -95,7 +73,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "the Service selects by a further key": field(SERVICES, "c", spec={"selector": {"color": "blue"}}),
     "the Service gets a second port": field(SERVICES, "c", spec={"ports": TWO_PORTS}),
     "the Service no longer publishes early": field(SERVICES, "c", spec={"publishNotReadyAddresses": False}),
-    "the Service is made with a cluster IP": made_with_a_cluster_ip,
+    "the Service is made with a cluster IP": give_the_service_an_ip,
     "a ConfigMap is deleted": delete(CONFIG_MAPS, "c-worker"),
     "a ConfigMap loses the label that the watch selects by": label(CONFIG_MAPS, "c-ps", CLUSTER_LABEL, None),
     "a ConfigMap loses all labels": no_labels(CONFIG_MAPS, "c-ps"),
@@ -140,7 +118,6 @@ def test_tampering_is_undone(world, what):
 
 
 def test_tampering_while_the_operator_is_away_is_undone(world, operator):
-    """A started operator reverts everything that was changed while none ran."""
     before = launched(world)
     operator.stop()
     for what, tamper in TAMPERINGS.items():
@@ -163,7 +140,6 @@ def try_to(tamper: Tampering, world: World) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
-    """A ConfigMap that a user made immutable is re-created when its view changes."""
     launched(world)
     world.patch(CONFIG_MAPS, "c-chief", {"immutable": True})
 
@@ -184,7 +160,6 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
     ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
-    """Without its owner reference an object is not ours: it is reported, left alone, and re-created when deleted."""
     before = launched(world)
     world.json_patch(kind, name, {"op": "remove", "path": "/metadata/ownerReferences"})
 

@@ -6,7 +6,7 @@ A pod on the node of the simulated kubelet stays Terminating until that confirms
 from __future__ import annotations
 
 import pytest
-from support.lives import await_all_replaced, await_another_pass, launch_running
+from support.lives import await_another_pass, launch_running
 from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -21,11 +21,7 @@ def delete_soon(world: World, pod: str) -> None:
 
 
 def test_stuck_pod_is_reported_and_force_deleted_if_allowed(world, kubelet, audit):
-    """The reason is StuckTerminating; with forceDeleteAfterSeconds the pod is deleted by force and replaced.
-
-    In both cases it is a disruption: it is not counted as a failure, and its name is not used again before the pod is
-    deleted.
-    """
+    """Not counted as a failure; the pod's name is not used again before it is deleted."""
     waits = launch_running(world, kubelet, "waits", {"worker": {"replicas": 2}}, backoffLimit=0)
     forces = launch_running(
         world, kubelet, "forces", {"worker": {"replicas": 2}}, backoffLimit=0, forceDeleteAfterSeconds=2
@@ -96,7 +92,6 @@ def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubele
 
 
 def quick() -> dict:
-    """Build a template with a grace period of one second."""
     return {
         "spec": {
             "containers": [{"name": "tensorflow", "image": "registry.test/train:1"}],
@@ -106,7 +101,6 @@ def quick() -> dict:
 
 
 def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
-    """It no longer counts as created, and its task gets a new pod only afterwards."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     world.delete(PODS, "c-worker-0")
@@ -116,24 +110,3 @@ def test_terminating_pod_is_not_created_and_holds_its_name(world, kubelet):
     kubelet.stop("c-worker-0")
 
     world.await_replaced("c-worker-0", uids["c-worker-0"])
-
-
-def test_drained_pods_are_replaced_one_for_one(world, kubelet):
-    """Every pod that a drain evicts is re-created at its address, and the cluster continues."""
-    uids = launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 3}})
-    world.await_condition("c", "Ready", status="True")
-    addresses = {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()}
-    for name in uids:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": world.namespace}}
-        world.objects.request("POST", PODS.path(world.namespace, name, "eviction"), body)
-        kubelet.fail(name, exit_code=143)  # the result of SIGTERM in TensorFlow
-
-    await_all_replaced(world, kubelet, "c", uids)
-    kubelet.run(*uids)
-    world.await_condition("c", "Ready", status="True")
-
-    assert {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()} == addresses
-    status = world.await_status(
-        "c", lambda s: sum(job["disruptions"] for job in s["jobs"].values()) == 4, what="four replacements are counted"
-    )
-    assert (status["restarts"], status["epoch"]) == (0, 1)

@@ -32,7 +32,6 @@ def tensorflow() -> Path:
 
 @pytest.fixture
 def play(tmp_path: Path, tensorflow: Path) -> Iterator[Run]:
-    """Runs an example until the end of the test."""
     made: list[Run] = []
 
     def start(example: str | Path) -> Run:

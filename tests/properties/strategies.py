@@ -183,7 +183,6 @@ class Spoiling:
 
 
 def spoilings(*kinds: str, most: int = 6) -> st.SearchStrategy[list[Spoiling]]:
-    """Draw a few changes of a world."""
     one = st.builds(Spoiling, what=st.sampled_from(kinds), pick=st.integers(0, 30))
     return st.lists(one, max_size=most)
 

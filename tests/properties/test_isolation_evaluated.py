@@ -91,7 +91,6 @@ def labels_of(cluster: TFCluster, task: Task) -> dict[str, str]:
 
 
 def joined(one: Task, other: Task) -> bool:
-    """Return whether either of two tasks sees the other: then one connects, and the other connects back."""
     return sees(one.job.filters_of(one.index), other) or sees(other.job.filters_of(other.index), one)
 
 
@@ -101,7 +100,6 @@ def tasks_of(cluster: TFCluster) -> list[Task]:
 
 
 def isolated(cluster: TFCluster, mode: Any) -> TFCluster:
-    """Return the cluster with another mode of isolation, without additional peers."""
     return replace(cluster, isolation=Isolation(mode=mode))
 
 

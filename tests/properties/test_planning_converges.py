@@ -42,10 +42,7 @@ _MAY_DIFFER = (
 
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
-    """Return all objects without the server's fields and attempts; optionally without epochs and devices.
-
-    Pods have their hostnames as keys, as other pods find them; failed pods that are kept are left out.
-    """
+    """Return the objects by hostname, without server's fields, attempts and kept pods; epochs are optional."""
     kept, tasks = world.kept(), {name: task for task, name in world.by_task().items()}
     uids = {task: world.objects["Pod", name]["metadata"]["uid"] for name, task in tasks.items()}
     return {
@@ -208,10 +205,7 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
 @MANY
 @given(edit=edits, spoils=spoilings("runs", "give a cluster IP", "delete", "loses a GPU", most=3))
 def test_remaining_pods_are_notified_before_a_surplus_pod_is_deleted(edit, spoils):
-    """When the next action deletes an undeclared pod, every remaining pod was notified of its view.
-
-    If a view cannot be published, the deletion does not wait for it.
-    """
+    """Each was notified of its view; if a view cannot be published, the deletion does not wait for it."""
     before, after = edit
     assume(not after.suspend)
     world = spoiled(before, spoils)

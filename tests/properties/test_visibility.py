@@ -174,7 +174,6 @@ _VIEWS = st.builds(
 @MANY
 @given(view=_VIEWS)
 def test_a_view_survives_being_written_and_read(view):
-    """Load reverses dump, and dump of the loaded view gives the same bytes."""
     text = contract.dump(view)
 
     assert view == contract.load(text)
@@ -201,7 +200,6 @@ _PATHS = st.lists(
 @MANY
 @given(view=_VIEWS, path=_PATHS, value=_JSON)
 def test_modified_view_is_read_or_rejected(view, path, value):
-    """For any JSON anywhere in a view, load returns a view or raises a ContractError, and nothing else."""
     document = json.loads(contract.dump(view))
     *way, last = path
     part = document

@@ -23,7 +23,6 @@ def version() -> str:
 
 @pytest.fixture(scope="module")
 def bare_server(tmp_path_factory: pytest.TempPathFactory):
-    """A separate control plane without our objects."""
     from local_kubernetes.control_plane import start
 
     plane = start(Path(tmp_path_factory.mktemp("bare-server")))

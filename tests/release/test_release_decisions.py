@@ -36,7 +36,6 @@ def checkout(tmp_path):
 
 
 def test_changelog_contains_all_fragments(checkout, version):
-    """The draft has every fragment and changes nothing; the release has them too, and then deletes them."""
     fragments = [path.read_text().strip() for path in (ROOT / "changelog.d").glob("+*.md")]
     assert len(fragments) == len([path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"])
 
@@ -56,7 +55,6 @@ def test_changelog_contains_all_fragments(checkout, version):
 
 @pytest.mark.parametrize(("tag", "why"), [("v9.9.9", "the version is"), (None, "changelog.d still has")])
 def test_mismatched_tag_is_rejected(checkout, version, tag, why):
-    """A tag of another version is rejected, and so is one before the change log is written."""
     (checkout.folder / "changelog.d" / "+x.added.md").write_text("Something.\n")
 
     done = checkout("check", tag or f"v{version}")

@@ -31,7 +31,6 @@ def read_chart(package: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def clean_venv(tmp_path_factory):
-    """Creates an empty virtual environment, and returns a function that installs into it."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
     uv = [sys.executable, "-m", "uv"]
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
@@ -62,7 +61,6 @@ def test_another_place_gives_the_same_bytes(release, tmp_path):
 
 
 def test_every_file_is_there_and_has_its_sum(release, version):
-    """``sha256sum --check`` finds every file of the release, and exactly these."""
     done = subprocess.run(
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=False, capture_output=True
     )
@@ -82,7 +80,6 @@ def test_every_file_is_there_and_has_its_sum(release, version):
 
 
 def test_sources_build_the_same_wheel(release, version, tmp_path):
-    """The sources of the release are complete: in any folder, they build exactly its wheel."""
     with tarfile.open(release / f"tfcluster-{version}.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     subprocess.run(
@@ -115,7 +112,6 @@ def test_wheel_gives_the_resolver_without_a_dependency(release, version, clean_v
 
 
 def test_extra_operator_runs_the_operator(release, version, clean_venv):
-    """``pip install tfcluster[operator]`` installs everything that the operator imports."""
     wheel = release / f"tfcluster-{version}-py3-none-any.whl"
     done = clean_venv(
         "--constraints", ROOT / "requirements" / "operator.txt", f"tfcluster[operator] @ {wheel.as_uri()}"
@@ -128,7 +124,6 @@ def test_extra_operator_runs_the_operator(release, version, clean_venv):
 
 @pytest.mark.parametrize(("extra", "package"), [("tensorflow", "tensorflow"), ("kubernetes", "kubernetes")])
 def test_extras_resolve(release, version, clean_venv, extra, package):
-    """Each other extra has compatible versions on this Python."""
     wheel = release / f"tfcluster-{version}-py3-none-any.whl"
     done = clean_venv("--dry-run", f"tfcluster[{extra}] @ {wheel.as_uri()}")
 
@@ -168,7 +163,6 @@ def test_image_is_written_where_the_values_have_a_registry():
 
 
 def test_bill_of_materials_is_the_lock(release, version):
-    """The bill lists exactly the pins of the operator's lock, and is valid CycloneDX."""
     import json
 
     from scripts.release import tools

@@ -81,7 +81,6 @@ def registry(tmp_path_factory):
 
 
 def test_two_clones_make_the_same_release(clones):
-    """Every file is the same, including the archive of the image and its bill of materials."""
     first, second = (sorted((clone / "dist").iterdir()) for clone in clones)
 
     assert [path.name for path in first] == [path.name for path in second]

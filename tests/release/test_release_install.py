@@ -56,7 +56,6 @@ def test_manifest_names_a_place_for_every_object(release):
 
 
 def test_manifest_is_free_of_helm_metadata(release):
-    """It neither names helm as the owner of objects nor has hooks."""
     text = (release / "install.yaml").read_text()
 
     assert "helm.sh/" not in text
@@ -81,7 +80,6 @@ def test_kubectl_installs_and_upgrades(kubectl, objects, release, version):
 
 
 def test_operator_goes_and_the_kind_stays(kubectl, objects):
-    """Deleting with the label in the manifest's heading removes only the operator."""
     kubectl("apply")
 
     kubectl("delete", "--selector", "app.kubernetes.io/name=tfcluster-operator", "--wait=false")

@@ -44,7 +44,6 @@ def oldest_python() -> set[str]:
 
 
 def older_tensorflows() -> list[str]:
-    """Return the minors of TensorFlow that the Makefile has in addition to the newest."""
     return re.search(r"^OLDER_TENSORFLOWS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
 
 

@@ -29,7 +29,6 @@ def steps(name: str) -> list[dict]:
 
 
 def test_actionlint_passes():
-    """The workflows are valid: keys, expressions, contexts and events."""
     from scripts.release import tools
 
     done = subprocess.run([tools.actionlint(), *WORKFLOWS], cwd=ROOT, check=False, capture_output=True, text=True)

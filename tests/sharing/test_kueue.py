@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.audit import AuditLog, Request
-from support.control_planes import administrator_of, namespace_on, operator_on
-from support.manifests import tfcluster
+from support.manifests import pod_template, tfcluster
 from support.objects import (
     CLUSTER_QUEUES,
     FLAVORS,
@@ -37,44 +36,18 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A separate server, at first without Kueue."""
-    from local_kubernetes.control_plane import start
-
-    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=2, gangs=True) as plane:
-        yield plane
+def own_server_options() -> dict[str, int]:
+    """At first without Kueue."""
+    return {"kwok_nodes": 2, "gangs": True}
 
 
 @pytest.fixture(scope="module")
-def everything(server: ControlPlane) -> Objects:
-    """Administrator access to a server with the CRD."""
-    return administrator_of(server)
-
-
-@pytest.fixture(scope="module")
-def running(
-    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """The operator, started before Kueue."""
-    del everything
-    with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def kueue(server: ControlPlane, running: OperatorProcess) -> None:
+def kueue(own_server: ControlPlane, own_operator: OperatorProcess) -> None:
     """From here on Kueue runs."""
     from local_kubernetes.kueue import start
 
-    del running
-    start(server)
-
-
-@pytest.fixture
-def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    del running
-    with namespace_on(everything) as world:
-        yield world
+    del own_operator
+    start(own_server)
 
 
 def made(kind: str, name: str, **fields: Any) -> Object:
@@ -124,7 +97,6 @@ class Team:
         eventually(self.used, lambda used: used == cpu, what=f"{cpu} processors of the quota are used")
 
     def used(self) -> int:
-        """Return how many CPUs of the quota are used, as Kueue counts."""
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
@@ -141,9 +113,8 @@ class Team:
 
 
 def asking(replicas: int, cpu: int = 1, **fields: Any) -> Object:
-    """Declare tasks that request this number of CPUs each."""
-    container = {"name": "tensorflow", "image": "image:1", "resources": {"requests": {"cpu": str(cpu)}}}
-    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}, **fields}
+    template = pod_template(resources={"requests": {"cpu": str(cpu)}})
+    return {"replicas": replicas, "template": template, **fields}
 
 
 def condition(workload: Object, kind: str) -> str:
@@ -168,10 +139,10 @@ def _team(home: World, cpu: int, **spec: Any) -> Iterator[Team]:
 
 
 @pytest.fixture
-def urgent(everything: Objects, kueue: None) -> str:
+def urgent(own_objects: Objects, kueue: None) -> str:
     del kueue
     name = f"urgent-{uuid.uuid4().hex[:8]}"
-    everything.create(WORKLOAD_PRIORITIES, "", made("WorkloadPriorityClass", name, value=1000))
+    own_objects.create(WORKLOAD_PRIORITIES, "", made("WorkloadPriorityClass", name, value=1000))
     return name
 
 
@@ -265,7 +236,6 @@ def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
 
 
 def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
-    """The added tasks are deleted; the earlier ones stay."""
     del kueue
     teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
     team = next(teams)
@@ -402,12 +372,12 @@ def test_workers_run_in_the_rack_that_the_queue_has_chosen(home, kueue):
     assert list(teams) == []
 
 
-def test_rights_on_workloads_are_all_used(team, server, everything, running):
+def test_rights_on_workloads_are_all_used(team, own_server, own_objects, own_operator):
     """The tests above used each permission on Kueue's objects, and no other was requested."""
     team.launch("c", 1)
     team.await_ready("c")
-    running.kill()  # a watch is logged when it ends
-    audit = AuditLog(Path(server.audit_log), everything)
+    own_operator.kill()  # a watch is logged when it ends
+    audit = AuditLog(Path(own_server.audit_log), own_objects)
     of_kueue = "kueue.x-k8s.io"
     granted = {(t, v) for group, t, verbs in (*OPERATOR_RULES, *QUEUE_RULES) for v in verbs if group == of_kueue}
 
@@ -419,4 +389,4 @@ def test_rights_on_workloads_are_all_used(team, server, everything, running):
         lambda: {(one.target, one.verb) for one in requests()}, lambda used: used == granted, what="each right was used"
     )
     assert [str(one) for one in requests() if one.code == 403] == []
-    running.start()
+    own_operator.start()

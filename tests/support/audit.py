@@ -19,8 +19,6 @@ WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollectio
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One finished request, from its audit event."""
-
     user: str
     verb: str
     group: str
@@ -64,10 +62,7 @@ class AuditLog:
         return self._path.stat().st_size
 
     def since(self, position: int, *, user: str = "", namespace: str | None = None) -> list[Request]:
-        """Return the finished reads and the received writes after a position, in the order of receipt.
-
-        This includes every write with a visible effect: if its response is not logged yet, wait for it.
-        """
+        """Return the finished reads and the received writes after a position, once the writes are answered."""
         end = self.position()
         begun = self._writes_begun(position, end, user)
         answered = eventually(
@@ -84,7 +79,6 @@ class AuditLog:
         return sorted(requests, key=lambda request: request.received)
 
     def writes(self, position: int, *, user: str, namespace: str | None = None) -> list[Request]:
-        """Return the writes that a user attempted after a position."""
         return [request for request in self.since(position, user=user, namespace=namespace) if request.is_write]
 
     def await_quiet(

@@ -26,7 +26,6 @@ _DEFINITION: Final = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.y
 
 
 def client_of(plane: ControlPlane) -> client.ApiClient:
-    """Return the official client with an administrator's permissions."""
     configuration = client.Configuration()
     config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
     return client.ApiClient(configuration)

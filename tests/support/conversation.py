@@ -1,7 +1,4 @@
-"""One conversation for any API server: requests in order, and comparable responses.
-
-The caller provides the server: a session with the interface of aiohttp's, and an empty namespace.
-"""
+"""One conversation with any API server through a session like aiohttp's: requests in order, comparable responses."""
 
 from __future__ import annotations
 
@@ -206,11 +203,7 @@ def steps(cluster: Object) -> Sequence[Step]:
 
 
 async def hold(session: Any, server: str, namespace: str, conversation: Sequence[Step]) -> dict[str, Any]:
-    """Send all requests of the conversation.
-
-    Returns:
-        The status and the response of each fact, without what differs from server to server.
-    """
+    """Send all requests; return the status and the comparable response of each fact."""
     answers: dict[str, Any] = {}
     heard: dict[str, Any] = {}
     for step in conversation:

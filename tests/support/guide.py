@@ -1,7 +1,4 @@
-"""The code fences of a guide, and the output that they claim.
-
-The word after the language says where a snippet runs.
-"""
+"""The code fences of a guide with the word of where each runs, and the output that they claim."""
 
 from __future__ import annotations
 
@@ -14,15 +11,7 @@ _FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A fenced block.
-
-    Attributes:
-        language: "python", "console" or "yaml".
-        place: the text after the language, such as "as=chief"; may be empty.
-        text: the text between the fences.
-        line: its first line in the guide.
-        guide: the name of the guide's file.
-    """
+    """A fenced block; ``place`` is the text after the language, ``line`` its first line in ``guide``."""
 
     language: str
     place: str
@@ -42,7 +31,6 @@ class Snippet:
         return re.findall(r"^\s*print\(.*\)  # (.+)$", self.text, re.MULTILINE)
 
     def commands(self) -> list[tuple[str, list[str]]]:
-        """Return the commands of a console snippet, each with its output."""
         told: list[tuple[str, list[str]]] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):

@@ -20,8 +20,6 @@ SOURCE = Path(__file__).parent / "kstatus"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of kstatus on an object: its status, such as Current, and the reason."""
-
     status: str
     message: str
 

@@ -1,33 +1,27 @@
-"""Common first steps of life tests: a cluster runs, a pod ends, a pod is deleted, others follow.
-
-They drive the simulated kubelet and wait for the operator's reaction; the tests check it.
-"""
+"""Common first steps of life tests: they drive the simulated kubelet and wait for the operator's reaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kubernetes.client.exceptions import ApiException
+
 from . import clock
-from .objects import PODS, TFCLUSTERS, Object
+from .objects import PODS, SERVICES, TFCLUSTERS, Object
 from .pods import StandInKubelet
 from .waiting import eventually
 from .world import World, task_names
 
 
 def pods_of_jobs(cluster: str, jobs: Mapping[str, Object]) -> list[str]:
-    """Return the pod names of a cluster that is declared with these jobs."""
     return task_names(cluster, **{job: fields.get("replicas", 1) for job, fields in jobs.items()})
 
 
 def launch_running(
     world: World, kubelet: StandInKubelet, name: str, jobs: Mapping[str, Object], **spec: Any
 ) -> dict[str, str]:
-    """Create a cluster and run all its pods.
-
-    Returns:
-        The UIDs of the pods by name.
-    """
+    """Create a cluster and run all its pods; return their UIDs by name."""
     world.launch(name, dict(jobs), **spec)
     pods = world.await_pods_of(name, pods_of_jobs(name, jobs))
     kubelet.run(*pods)
@@ -35,11 +29,7 @@ def launch_running(
 
 
 def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old: Mapping[str, str]) -> dict[str, str]:
-    """Confirm the end of each terminating pod, until a new pod exists at every name.
-
-    Returns:
-        The new UIDs by name.
-    """
+    """Confirm the end of each terminating pod until each name has a new pod; return the new UIDs by name."""
 
     def probe() -> dict[str, str]:
         confirm_ends(world, kubelet, cluster, old)
@@ -71,7 +61,6 @@ def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: I
 
 
 def uids_of(world: World, cluster: str) -> dict[str, str]:
-    """Return the UIDs of a cluster's pods that do not terminate, by name."""
     found = world.pods_of(cluster)
     return {n: p["metadata"]["uid"] for n, p in found.items() if not p["metadata"].get("deletionTimestamp")}
 
@@ -84,6 +73,24 @@ def await_asked_to_go(world: World, *names: str) -> None:
         return [n for n, pod in found.items() if pod is not None and not pod["metadata"].get("deletionTimestamp")]
 
     eventually(staying, lambda left: not left, what=f"{', '.join(names)} are asked to go")
+
+
+def give_the_service_an_ip(world: World) -> None:
+    """Replace the Service of cluster c with one that has a cluster IP, which an edit cannot remove."""
+    service = world.demand(SERVICES, "c")
+    kept = {key: service["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+
+    def attempt() -> bool:
+        world.delete(SERVICES, "c")
+        try:
+            world.objects.create(SERVICES, world.namespace, {"metadata": kept, "spec": {"ports": [{"port": 2222}]}})
+        except ApiException as error:
+            if error.status != 409:  # the operator was faster
+                raise
+            return False
+        return True
+
+    eventually(attempt, what="the Service with a cluster IP is in place")
 
 
 def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int | None = None) -> None:
@@ -101,11 +108,7 @@ def remembered(world: World, cluster: str, job: str) -> Object:
 
 
 def await_another_pass(world: World, *clusters: str) -> None:
-    """Wait until the operator has reconciled each of these clusters after every earlier event.
-
-    Edit a field without effect: its generation reaches the status at the end of a reconcile, in one write. Actions on
-    earlier events are complete by then.
-    """
+    """Wait until each was reconciled after every earlier event: the status has seen an edit without effect."""
     edited = {name: world.edit(name, {"ttlSecondsAfterFinished": _another_ttl(world, name)}) for name in clusters}
     for name, generation in edited.items():
         world.await_status(

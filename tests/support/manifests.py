@@ -1,7 +1,4 @@
-"""Builders of TFCluster manifests: a valid one in a line, and an invalid one by adding its fault.
-
-Nothing is validated, so that a test can write manifests that the API server must reject.
-"""
+"""Builders of TFCluster manifests, which validate nothing: tests write invalid ones, too."""
 
 from __future__ import annotations
 
@@ -25,6 +22,12 @@ def pod_template(*, metadata: Object | None = None, spec: Object | None = None, 
     return {**about, "spec": {"containers": [{"name": "tensorflow", "image": IMAGE, **container}], **(spec or {})}}
 
 
+def gpu_tasks(replicas: int, gpus: int = 2, **fields: Any) -> Object:
+    """Declare the tasks of a job with this number of GPUs each."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {"replicas": replicas, "template": pod_template(**limits), **fields}
+
+
 class TFClusterBuilder:
     """Builds one TFCluster, fluently: ``tfcluster("mnist").job("worker", replicas=4).build()``."""
 
@@ -45,11 +48,6 @@ class TFClusterBuilder:
         template: Object | None = None,
         **fields: Any,
     ) -> TFClusterBuilder:
-        """Add a job, or replace the one with that name.
-
-        Returns:
-            This builder.
-        """
         job: Object = {**fields, "template": pod_template() if template is None else template}
         if filters is not None:
             job["deviceFilters"] = list(filters)
@@ -69,7 +67,6 @@ class TFClusterBuilder:
         return self
 
     def build(self) -> Object:
-        """Return a deep copy of the manifest."""
         return copy.deepcopy(self._manifest)
 
 

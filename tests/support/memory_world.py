@@ -1,7 +1,4 @@
-"""The world of tests/life in memory: an API server, its controllers, and the operator, in virtual time.
-
-The classes have the methods of those that tests/conftest.py uses with a real control plane: each life is written once.
-"""
+"""The world of tests/life in memory and in virtual time, with the methods of the one with a real control plane."""
 
 from __future__ import annotations
 
@@ -67,7 +64,6 @@ class Plane:
             self.kube.create("serviceaccounts", name, {"metadata": {"name": "default"}}, user="controller")
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine, together with the operator and the controllers."""
         return self._loop.run_until_complete(work)
 
     def monotonic(self) -> float:
@@ -80,7 +76,6 @@ class Plane:
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
-        """End all running tasks."""
         self._collecting.cancel()
         self.sleep(_AT_ONCE)
         self._loop.close()
@@ -157,12 +152,7 @@ def _audited(request: Any) -> Audited:
 
 
 class MemoryOperator:
-    """The same engine with the methods of :class:`~.operator_process.OperatorProcess`, in virtual time.
-
-    Args:
-        plane: the API server.
-        log: the log file.
-    """
+    """The same engine with the methods of :class:`~.operator_process.OperatorProcess`, in virtual time."""
 
     def __init__(self, plane: Plane, log: Path) -> None:
         self._plane = plane
@@ -178,7 +168,6 @@ class MemoryOperator:
         return self._operator is not None and self._operator.runs
 
     def start(self, *, arguments: Sequence[str] = ALL_NAMESPACES) -> None:
-        """Start it and wait for its first lists."""
         assert not self.running, "the operator runs already"
         self._arguments = tuple(arguments)
         namespaces = [arguments[i + 1] for i, one in enumerate(arguments) if one == "--namespace"]
@@ -205,14 +194,12 @@ class MemoryOperator:
             self.start()
 
     def kill(self) -> None:
-        """Crash it: unsent requests are lost."""
         if self._operator is not None:
             self._plane.run(_call(self._operator.stop))
             self._plane.sleep(_AT_ONCE)
             self._operator = None
 
     def stop(self) -> int:
-        """End it as SIGTERM does."""
         assert self._operator is not None, "the operator was never started"
         self._plane.run(self._operator.end())
         self._operator = None

@@ -65,7 +65,6 @@ class Scrape(dict[Sample, float]):
         )
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the value of one sample, which must exist."""
         return self[name, frozenset(labels.items())]
 
     def not_zero(self, name: str) -> dict[tuple[str, ...], float]:

@@ -23,8 +23,6 @@ HOME: Final = "tfcluster-system"
 
 
 class Query(NamedTuple):
-    """One query of the dashboard."""
-
     panel: str
     unit: str
     expression: str

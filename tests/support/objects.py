@@ -1,7 +1,4 @@
-"""Kubernetes objects as plain dicts, through the transport of the official client.
-
-Tests compare whole objects, so they need the JSON as the API server sent it. This module is independent of TFClusters.
-"""
+"""Kubernetes objects as plain dicts, the JSON as the API server sent it, through the official client's transport."""
 
 from __future__ import annotations
 
@@ -71,14 +68,7 @@ class Objects:
         self._api = api
 
     def request(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
-        """Send one request to the API server.
-
-        Returns:
-            The decoded JSON.
-
-        Raises:
-            ApiException: the status is not 2xx.
-        """
+        """Send one request; return the decoded JSON, or raise an ApiException if the status is not 2xx."""
         return json.loads(self._send(method, path, body, content=content))
 
     def text(self, path: str) -> str:
@@ -96,7 +86,6 @@ class Objects:
         return data
 
     def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object | None:
-        """Read one object; None if it does not exist."""
         try:
             return self.request("GET", kind.path(namespace, name, subresource))
         except ApiException as error:
@@ -115,7 +104,6 @@ class Objects:
     def patch(
         self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", content: str = MERGE
     ) -> Object:
-        """PATCH one object, by default with a JSON merge patch."""
         return self.request("PATCH", kind.path(namespace, name, subresource), body, content=content)
 
     def replace(self, kind: Kind, namespace: str, body: Object) -> Object:

@@ -32,11 +32,8 @@ ODD_TEXTS = [
         ":0",
         "ä",
         "\u2028",
-        "\x85",
-        "-",
-        "---",
-        "?",
     ),
+    *("\x85", "-", "---", "?"),
     *("\N{GRINNING FACE}", "a\n\N{GRINNING FACE}\n", "\ufeff", "a\r\nb"),
 ]
 

@@ -24,12 +24,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class OperatorProcess:
-    """One operator at a time; all runs append to the same log.
-
-    Args:
-        kubeconfig: the default kubeconfig of the operator.
-        log: the file for its output.
-    """
+    """One operator at a time; all runs append to the same log."""
 
     def __init__(self, *, kubeconfig: Path, log: Path) -> None:
         self.log = log
@@ -56,14 +51,7 @@ class OperatorProcess:
         wait: bool = True,
         sources: Path | None = None,
     ) -> None:
-        """Start the operator.
-
-        Args:
-            kubeconfig: another kubeconfig than the default.
-            arguments: its scope; with ``--leader-election`` and its like, it needs permissions for its Lease.
-            wait: whether to wait until it is ready.
-            sources: the folder of other sources than these.
-        """
+        """Start the operator, by default of these sources for all namespaces, and wait until it is ready."""
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         election = () if "--leader-election" in arguments else ("--no-leader-election",)
@@ -83,14 +71,11 @@ class OperatorProcess:
             self.wait_ready()
 
     def restore(self) -> None:
-        """Run it for all namespaces again."""
         if not self.running or self._start_as != (self.kubeconfig, ALL_NAMESPACES):
             self.kill()
             self.start()
 
     def wait_ready(self) -> None:
-        """Wait until the operator is ready; fail immediately if it has ended."""
-
         def probe() -> str:
             if not self.running:
                 raise AssertionError(f"the operator ended with {self.exit_code}:\n{self.tail()}")
@@ -137,13 +122,11 @@ class OperatorProcess:
             self._process.wait()
 
     def stop(self, *, within: float = GUARD) -> int:
-        """End the operator with SIGTERM."""
         assert self._process is not None, "the operator was never started"
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within)
 
     def tail(self, *, start: int = 0, characters: int = 4000) -> str:
-        """Return the log from a position on."""
         return self.log.read_bytes()[start:].decode(errors="replace")[-characters:]
 
     def forget_peak(self) -> None:
@@ -151,7 +134,6 @@ class OperatorProcess:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def memory(self) -> tuple[int, int]:
-        """Return the resident memory, now and at its peak, in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         values = dict(line.split(":", 1) for line in status.splitlines())
         return tuple(int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two keys

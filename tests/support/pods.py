@@ -47,13 +47,11 @@ class StandInKubelet:
                 self._objects.request("POST", PODS.path(self._namespace, name, "binding"), body)
 
     def run(self, *names: str, devices: Devices | None = None) -> None:
-        """Set pods running and ready; all their containers have the devices."""
         self.bind(*names)
         for name in names:
             self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=True, devices=devices)
 
     def unready(self, name: str) -> None:
-        """Set a running pod unready, as a failed readiness probe does."""
         self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=False)
 
     def wait(self, name: str, *, reason: str, message: str = "") -> None:
@@ -63,13 +61,11 @@ class StandInKubelet:
         self._report(name, phase="Pending", state=state, ready=False)
 
     def fail(self, *names: str, exit_code: int = 1, reason: str = "Error", message: str = "") -> None:
-        """End all containers of the pods with an error."""
         for name in names:
             self.bind(name)
             self._report(name, phase="Failed", state=_ended(exit_code, reason, message), ready=False)
 
     def succeed(self, *names: str) -> None:
-        """End all containers of the pods with exit code 0."""
         for name in names:
             self.bind(name)
             self._report(name, phase="Succeeded", state=_ended(0), ready=False)

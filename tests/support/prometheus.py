@@ -77,19 +77,13 @@ def programs() -> Path:
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool; the caller checks the exit status."""
     return subprocess.run(
         [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=GUARD
     )
 
 
 class Prometheus:
-    """A running Prometheus on loopback; also a context manager that ends it.
-
-    Args:
-        folder: an empty folder for its data and log.
-        configuration: its configuration file, as text.
-    """
+    """A running Prometheus on loopback; also a context manager that ends it."""
 
     def __init__(self, folder: Path, configuration: str) -> None:
         (folder / "prometheus.yml").write_text(configuration, encoding="utf-8")
@@ -121,11 +115,7 @@ class Prometheus:
         self._process.wait()
 
     def ask(self, path: str, **parameters: str | float) -> Any:
-        """Call its HTTP API.
-
-        Raises:
-            ValueError: Prometheus returned an error; it has its message.
-        """
+        """Call its HTTP API; an error is a ValueError with its message."""
         question = f"{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(f"http://{self.address}/api/v1/{question}", timeout=GUARD) as answer:
@@ -134,7 +124,6 @@ class Prometheus:
             raise ValueError(f"{parameters}: {error.read().decode()}") from error
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the series of an expression; a scalar is one series without labels."""
         found = self.ask("query", query=expression)
         if found["resultType"] == "scalar":
             return [{"metric": {}, "value": found["result"]}]

@@ -77,14 +77,12 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs:
 
 
 def grant(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
-    """Grant a user the permissions of some rules in a namespace."""
     role = f"{user}-{len(objects.list(ROLES, namespace))}"
     objects.create(ROLES, namespace, {"metadata": {"name": role}, "rules": list(rules)})
     bind(objects, user, namespace, "Role", role)
 
 
 def bind(objects: Objects, user: str, namespace: str, kind: str, role: str) -> None:
-    """Bind a user to a Role or ClusterRole in a namespace."""
     subject = {"apiGroup": _GROUP, "kind": "User", "name": user}
     reference = {"apiGroup": _GROUP, "kind": kind, "name": role}
     body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": reference, "subjects": [subject]}

@@ -28,17 +28,12 @@ def program() -> Path:
 
 
 def archive() -> Path:
-    """Return an archive of the image IMAGE, with the program on its PATH."""
     return _built() / "image.tar"
 
 
 @contextmanager
 def serving(folder: Path, port: int, *, enter: Sequence[str] = ()) -> Iterator[str]:
-    """Serve the images of a folder on loopback for a ``with`` block.
-
-    Yields:
-        Its address.
-    """
+    """Serve the images of a folder on loopback for a ``with`` block; yield the address."""
     address = f"127.0.0.1:{port}"
     configuration = folder / f"{'inside' if enter else 'outside'}.json"
     storage = {"filesystem": {"rootdirectory": str(folder / "images")}}

@@ -1,7 +1,4 @@
-"""A pytest plugin: a skip that ``tests/expected_skips.txt`` does not list is a failure.
-
-In a report, a test that skips itself looks as if it had passed.
-"""
+"""A pytest plugin: a skip that ``tests/expected_skips.txt`` does not list is a failure."""
 
 from __future__ import annotations
 

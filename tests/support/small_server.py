@@ -1,8 +1,4 @@
-"""A minimal API server: discovery, TFClusters, empty lists of children, Leases, and errors on demand.
-
-It is only for tests of the operator's process against a server. It runs in the loop that enters it, or in its own
-thread.
-"""
+"""A minimal API server for the operator's process: discovery, TFClusters, Leases, and errors on demand."""
 
 from __future__ import annotations
 
@@ -71,7 +67,6 @@ class SmallServer:
         return self._clusters[uid]
 
     def remove(self, name: str, *, tell: bool = True) -> None:
-        """Delete a TFCluster; ``tell`` says whether the open watches get an event."""
         self._version += 1
         gone = self._clusters.pop(f"uid-of-{name}")
         if tell:

@@ -1,7 +1,4 @@
-"""Programs written for TFJob: they read TF_CONFIG and are independent of TFCluster.
-
-Each is the text of a module. The leading task prints ``done`` and exits with 0; parameter servers never exit.
-"""
+"""Programs written for TFJob, as texts of modules: the leading task prints ``done``, parameter servers never exit."""
 
 from __future__ import annotations
 

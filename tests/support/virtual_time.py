@@ -28,11 +28,7 @@ class _Jumping(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop that starts at 1,000 seconds.
-
-    Args:
-        patience: real seconds to wait for sockets before the clock jumps.
-    """
+    """A loop that starts at 1,000 seconds, and waits ``patience`` real seconds for sockets before its clock jumps."""
 
     def __init__(self, patience: float = 0) -> None:
         self.now = 1000.0
@@ -43,14 +39,5 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(coroutine: Coroutine[Any, Any, Any], *, patience: float = 0) -> Any:
-    """Run a coroutine to its end without real waits.
-
-    Args:
-        coroutine: the coroutine.
-        patience: real seconds to wait for sockets before the clock jumps; needed only with sockets.
-
-    Raises:
-        AssertionError: nothing is left that could wake it.
-    """
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience)) as runner:
         return runner.run(coroutine)

@@ -25,17 +25,7 @@ def eventually(
     what: str,
     within: float = GUARD,
 ) -> State:
-    """Read a state until it is accepted.
-
-    Args:
-        probe: reads the state.
-        accept: returns a true value for the awaited state; an AssertionError counts as "not yet".
-        what: the awaited fact, for the error.
-        within: seconds until the wait gives up.
-
-    Raises:
-        AssertionError: the deadline passed; the message has the last state.
-    """
+    """Read a state until it is accepted; an AssertionError of ``accept`` counts as "not yet"."""
     end = clock.monotonic() + within
     while True:
         state = probe()

@@ -35,26 +35,18 @@ class World:
         return self.objects.create(TFCLUSTERS, self.namespace, manifest)
 
     def launch(self, name: str, jobs: dict[str, Object], **spec: Any) -> Object:
-        """Create a TFCluster; jobs without a template get one with one container.
-
-        By default, failed pods are not kept: most tests follow a task by the name of its pod.
-        """
+        """Create a TFCluster, by default without a history of failed pods and with templates of one container."""
         builder = tfcluster(name).spec(**{"failedPodsHistoryLimit": 0, **spec})
         for job, fields in jobs.items():
             builder.job(job, **fields)
         return self.apply(builder.build())
 
     def edit(self, name: str, spec: Object) -> int:
-        """Merge-patch the spec of a TFCluster.
-
-        Returns:
-            The generation after the edit.
-        """
+        """Merge-patch the spec of a TFCluster; return the generation after the edit."""
         edited = self.objects.patch(TFCLUSTERS, self.namespace, name, {"spec": spec})
         return edited["metadata"]["generation"]
 
     def scale(self, name: str, *, replicas: int, job: str = "worker") -> int:
-        """Change the replicas of one job; return the new generation."""
         return self.edit(name, {"jobs": {job: {"replicas": replicas}}})
 
     def remove(self, name: str) -> None:
@@ -66,7 +58,6 @@ class World:
         return self.objects.get(kind, self.namespace, name)
 
     def demand(self, kind: Kind, name: str) -> Object:
-        """Read an object that must exist."""
         found = self.get(kind, name)
         assert found is not None, f"{kind.plural} {name} does not exist"
         return found
@@ -88,6 +79,11 @@ class World:
         """The pods of one cluster by name, including terminating ones."""
         found = self.objects.list(PODS, self.namespace, selector=f"tfcluster.dev/cluster={cluster}")
         return {pod["metadata"]["name"]: pod for pod in found}
+
+    def placed(self, cluster: str) -> set[str]:
+        """Return the pods that have a node and do not terminate."""
+        pods = self.pods_of(cluster).items()
+        return {pod for pod, of in pods if of["spec"].get("nodeName") and "deletionTimestamp" not in of["metadata"]}
 
     def uid(self, pod: str) -> str | None:
         """Return the UID of a pod, or None if it does not exist."""
@@ -164,12 +160,10 @@ class World:
         return self.demand(PODS, pod)
 
     def await_ended(self, name: str, kind: str, reason: str = "") -> Object:
-        """Wait until a TFCluster has Succeeded or Failed; return its status."""
         self.await_condition(name, kind, status="True", reason=reason)
         return self.status(name)
 
     def await_removed(self, name: str) -> None:
-        """Wait until a TFCluster does not exist."""
         eventually(lambda: self.get(TFCLUSTERS, name), lambda found: found is None, what=f"{name} is gone")
 
     def await_event(self, name: str, reason: str) -> Object:
@@ -180,7 +174,6 @@ class World:
         return found[0]
 
     def await_pods(self, names: Iterable[str]) -> dict[str, Object]:
-        """Wait until exactly these pods exist and none terminates; return them."""
         wanted = sorted(names)
 
         def probe() -> list[str]:

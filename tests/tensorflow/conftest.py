@@ -20,7 +20,6 @@ pytest_plugins = ["support.skips"]
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LoopbackCluster]]:
-    """Creates loopback clusters whose processes end with the test."""
     made: list[LoopbackCluster] = []
 
     def make(**arguments) -> LoopbackCluster:
@@ -59,10 +58,7 @@ def programs() -> Iterator[list[RunningProgram]]:
 def program(
     request: pytest.FixtureRequest, programs: list[RunningProgram], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningProgram]:
-    """A program on two workers and a ps: that of the previous test, unless it failed.
-
-    The first test finds TensorFlow's own coordinator.
-    """
+    """A program on two workers and a ps: that of the previous test, unless it failed."""
     if not programs or not programs[-1].is_alive():
         cluster = LoopbackCluster(
             tmp_path_factory.mktemp("elastic"),

@@ -26,10 +26,7 @@ def released(address: str) -> Path:
 
 
 class LoopbackCluster:
-    """Tasks on loopback: their addresses, their mounted views, and the started processes.
-
-    ``reach`` is the number of tasks per job with declared filters: by default two more than exist.
-    """
+    """Tasks on loopback; ``reach`` is the tasks per job with filters, by default two more than exist."""
 
     def __init__(
         self,
@@ -88,7 +85,6 @@ class LoopbackCluster:
     def start(
         self, job: str, index: int, *words: str, stdin: int | None = None, fresh: bool = False
     ) -> subprocess.Popen[str]:
-        """Start a task's process: Python with these arguments; ``fresh`` as for ``run``."""
         process = (subprocess.Popen if fresh else Forked)(
             [sys.executable, *words],
             env=self.environment(job, index),
@@ -143,7 +139,6 @@ class LoopbackCluster:
                 process.wait()
 
     def logs(self) -> str:
-        """Return the output of the tasks' processes, for a failed assertion."""
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))
 
     def end(self) -> None:

@@ -152,12 +152,10 @@ class RunningProgram:
             raise
 
     def do(self, text: str) -> Any:
-        """Run a text in the program, and return ``result``."""
         self.begin(text)
         return self.end_of()
 
     def begin(self, text: str) -> None:
-        """Run a text in the program without waiting for it."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(text) + "\n")
         self._process.stdin.flush()
@@ -184,13 +182,11 @@ class RunningProgram:
         self._process.kill()
 
     def publish(self) -> int:
-        """Publish the current cluster as a new epoch, and return it."""
         self._epoch += 1
         self.cluster.publish(self._epoch)
         return self._epoch
 
     def publish_pods(self) -> None:
-        """Publish the pod of each task, without a new epoch."""
         self.cluster.publish(self._epoch)
 
     def serve(self, job: str, count: int) -> list[int]:
@@ -210,7 +206,6 @@ class RunningProgram:
         return process
 
     def shrink(self, job: str = "worker") -> str:
-        """Publish one task less, and keep its process; return its address."""
         address = self.cluster.addresses[job].pop()
         self.publish()
         return address

@@ -24,8 +24,6 @@ from tfcluster_resolver.errors import ArgumentError
 
 
 class Pair(NamedTuple):
-    """Tasks as a named tuple, which is a tuple."""
-
     first: Any
     second: Any
 
@@ -113,7 +111,6 @@ JOB_PROBES = ("no such job", "w", b"w", None, 3, [])
 
 
 def observed(spec: Any) -> dict[str, Any]:
-    """Return all results of a ClusterSpec, with exceptions as values."""
     told: dict[str, Any] = {
         "jobs": spec.jobs,
         "truth": (bool(spec), spec.__nonzero__()),
@@ -190,7 +187,6 @@ SAME: dict[str, Any] = {
 
 
 def made(kind, cluster):
-    """Return the ClusterSpec, or the exception of its construction."""
     try:
         return kind(cluster)
     except Exception as error:  # noqa: BLE001 - which one it is is the question
@@ -198,7 +194,6 @@ def made(kind, cluster):
 
 
 def deliberate(ours, theirs) -> str | None:
-    """Return the deliberate difference of two outcomes, or None."""
     if not isinstance(theirs, tf.train.ClusterSpec) or not isinstance(ours, ValueError):
         return None
     if any(index < 0 for job in theirs.jobs for index in theirs.task_indices(job)):

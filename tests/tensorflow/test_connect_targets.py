@@ -28,7 +28,6 @@ def target(cluster, **given) -> Target | None:
 
 
 def simple(master: str) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """Create a resolver of TensorFlow's own."""
     return tf.distribute.cluster_resolver.SimpleClusterResolver(SPEC, master=master)
 
 
@@ -65,10 +64,7 @@ NOBODY = ("localhost", 0)
     ],
 )
 def test_own_resolver_gives_task_filters_and_protocol(cluster, given, task, more):
-    """A ClusterSpec of either package has TensorFlow's defaults; the own task is not awaited.
-
-    The master is the task with exactly that address: TensorFlow uses the last one that contains it or is in it.
-    """
+    """The master is the task with exactly that address, where TensorFlow also takes one that contains it."""
     found = target(cluster, **given)
     assert (found.protocol, found.filters, found.master) == more
     assert (found.job, found.index, found.spec, found.inside) == (*task, SPEC, task != NOBODY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 
 from loopback_cluster import DEADLINE, ROOT, LoopbackCluster
 
@@ -22,10 +21,7 @@ connect_to_cluster(resolver, timeout=120)
 
 
 def test_connected_tasks_are_the_view(parameter_servers: LoopbackCluster):
-    """After connecting, TensorFlow's devices are those of every task of the view, and the own CPU is the default.
-
-    In a scope of another device it is rejected before anything is connected; a second call changes nothing.
-    """
+    """In a scope of another device it is rejected before anything is connected; a second call changes nothing."""
     printed = parameter_servers.program(
         CONNECT.replace(
             "connect_to_cluster(resolver",
@@ -57,10 +53,7 @@ print(json.dumps([names, tf.constant(1.0).device]))
 
 
 def test_filters_hold_under_parameter_server_strategy(parameter_servers: LoopbackCluster):
-    """A worker's function reaches the ps that its filters show, no other ps, and no other worker.
-
-    ParameterServerStrategy's own filters would show a worker every ps; after our connect the TFCluster's apply.
-    """
+    """ParameterServerStrategy's own filters would show a worker every ps."""
     printed = parameter_servers.program(
         CONNECT
         + """
@@ -113,10 +106,7 @@ print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
 
 
 def test_changed_cluster_is_rejected(make_cluster):
-    """A second connect after the view got a task, or other filters, is rejected, and the old cluster still works.
-
-    A reset is rejected too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
-    """
+    """The old one still works; a reset is rejected too, because TensorFlow never frees the chief's port."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("worker")
     chief = cluster.start(
@@ -245,10 +235,7 @@ with tf.device("/job:worker/task:0"):
 
 
 def test_missing_task_is_named(make_cluster):
-    """An error names the task that does not respond, its address and the cause.
-
-    A task whose port accepts connections without a response would block TensorFlow forever, so it counts too.
-    """
+    """A port that accepts connections without a response would block TensorFlow forever, so it counts as missing."""
     cluster = make_cluster(jobs={"chief": 1, "ps": 2})
     with socket.create_server(host_and_port(cluster.addresses["ps"][1])):
         done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", "timeout=1"))
@@ -258,10 +245,6 @@ def test_missing_task_is_named(make_cluster):
 
 
 def test_connecting_follows_a_resize(make_cluster):
-    """A task that is removed while the chief waits for it is no longer awaited, and not connected.
-
-    A snapshot of the cluster with that task ends the wait with an error.
-    """
     cluster = make_cluster(jobs={"chief": 1, "worker": 2})
     cluster.serve(("worker", 0))
     chief = cluster.start(
@@ -270,33 +253,15 @@ def test_connecting_follows_a_resize(make_cluster):
         "-c",
         BEGIN
         + """
-try:
-    connect_to_cluster(resolver.snapshot(), timeout=120)
-except errors.SnapshotOutdatedError as error:
-    print(json.dumps(str(error).splitlines()), flush=True)
-sys.stdin.readline()
 connect_to_cluster(resolver, timeout=120)
 print(json.dumps([device.name[: device.name.index("/replica")] + device.name[device.name.index("/task") :]
                   for device in tf.config.list_logical_devices("CPU")]), flush=True)
 """,
-        stdin=subprocess.PIPE,
     )
 
     tried(cluster.addresses["worker"][1])
-    gone = cluster.addresses["worker"].pop()
-    cluster.publish(epoch=2)
-    told = json.loads(cluster.await_line(chief, "["))
-    assert told[0].startswith("the snapshot of tests/loopback (epoch 1) is outdated")
-    assert told[1].startswith(f"  /job:worker/task:1 at {gone}: ")
-    assert told[3] == "  /job:worker/task:1"
-
-    cluster.add_task("worker")
-    cluster.publish(epoch=3)
-    chief.stdin.write("\n")
-    chief.stdin.close()
-    tried(cluster.addresses["worker"][1])
     cluster.addresses["worker"].pop()
-    cluster.publish(epoch=4)
+    cluster.publish(epoch=2)
     assert json.loads(cluster.await_line(chief, "[")) == [
         "/job:chief/task:0/device:CPU:0",
         "/job:worker/task:0/device:CPU:0",

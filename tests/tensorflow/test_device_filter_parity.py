@@ -38,7 +38,6 @@ UNREADABLE = [
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, list]:
-    """The input for the runtime."""
     lists = [[text] for text in READABLE]
     lists += [[], ["/job:ps", "/job:worker"], ["/task:1", "/device:CPU:1"], ["/job:nosuch", "/cpu:0"]]
     return {"ports": free_ports(SERVERS), "lists": lists, "texts": UNREADABLE}

@@ -74,11 +74,7 @@ def test_counting_does_not_start_the_runtime(make_cluster):
 
 
 def test_multi_worker_mirrored_strategy_and_what_goes_with_it(make_cluster, tmp_path):
-    """MultiWorkerMirroredStrategy, the distribute coordinator and PreemptionCheckpointHandler work with the resolver.
-
-    The strategy reads the own task's accelerators: the granted GPUs that the process can use, here none. Two processes
-    reduce together, alone and under the coordinator; and when one of them gets SIGTERM both save the same step.
-    """
+    """Two processes reduce together, alone and under the coordinator; after a SIGTERM both save the same step."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2}, limits={"worker": {"nvidia.com/gpu": 2}})
     workers = [cluster.start("worker", index, "-c", EQUAL_WORKERS, str(tmp_path / "saved")) for index in (0, 1)]
 
@@ -159,11 +155,7 @@ os._exit(0)
 
 
 def test_process_outside_of_the_cluster_is_reset(make_cluster, monkeypatch):
-    """A coordinator outside of the ClusterSpec goes from one worker to two in one process.
-
-    The changed cluster is rejected while it holds objects of the old one, and it trains when it has dropped them.
-    TensorFlow's own ``start_server`` serves the workers, with the resolver.
-    """
+    """The changed cluster is rejected while the process holds objects of the old one, and trains afterwards."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2, "ps": 1, "outside": 1})
     cluster.serve_all("ps")
     for index in (0, 1):

@@ -157,7 +157,6 @@ result = [resized(), tell(values), takes(REPLACED)]
 
 @pytest.mark.usefixtures("third")
 def test_killed_worker_takes_closures_again(program: RunningProgram):
-    """A killed worker loses no closure, and accepts some again once it is back, before another one is."""
     cluster = program.cluster
     for index in (1, 2):
         cluster.kill("worker", index)
@@ -373,10 +372,7 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
 
 
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
-    """A resize ends in time while TensorFlow waits for a new task that listened a moment ago; closures continue.
-
-    The error says so. When the task listens after all, the change is applied, and the next resize reports it.
-    """
+    """The error says so; when the task listens after all, the change is applied, and the next resize reports it."""
     cluster = program.cluster
     index = cluster.add_task("worker")
     half = Half(cluster.addresses["worker"][index], connects=False)

@@ -19,11 +19,7 @@ result = [scheduled, told_all, sorted({task for change in changes for part in si
 
 
 def test_scale_up_and_down_under_load(program: RunningProgram):
-    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice.
-
-    No function is traced again, each new worker has its own dataset and table, and the iterators of the others
-    continue.  The coordinator notifies the workers that leave of their release, so that their servers can exit.
-    """
+    """No closure is lost or repeated, nothing is traced again, and workers that leave are notified of their release."""
     program.do(FOLLOW)
     pids = program.serve("worker", 6)
     up = program.publish()
@@ -70,10 +66,7 @@ def test_listening_workers_start_before_a_late_worker(program: RunningProgram):
 
 
 def test_worker_whose_pod_was_replaced_is_released(program: RunningProgram):
-    """A closure on a worker that hangs is repeated on another one as soon as the view names another pod for it.
-
-    The new one accepts closures when it listens. Without the view TensorFlow would wait for the old one forever.
-    """
+    """Without the pods in the view, TensorFlow would wait for the worker that hangs forever."""
     cluster = program.cluster
     program.do("tell(schedule(12))")  # tracing it while a worker hangs would wait for that worker inside of TensorFlow
     cluster.pods = {"worker": {0: "a", 1: "b"}}
@@ -144,7 +137,6 @@ while True:
 
 
 def test_nothing_of_ours_grows(program: RunningProgram):
-    """Repeated growing and shrinking leaves no thread, no descriptor and no per-worker value behind."""
     program.serve("worker", 1)
     told = program.do(
         f"""
@@ -193,7 +185,6 @@ result = [before[:-1], after, grown]
 
 
 def test_program_ends_as_any_other(program: RunningProgram):
-    """A resized program exits normally, without messages about our threads."""
     before = len(program.log())
     assert program.leave() == 0
     assert "tfcluster" not in program.log()[before:]

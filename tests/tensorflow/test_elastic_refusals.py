@@ -11,11 +11,7 @@ from loopback_cluster import DEADLINE
 
 
 def test_unsupported_tensorflow_is_rejected(make_cluster):
-    """An untested version, and one that lacks any name that is used, is rejected before anything else.
-
-    The unmodified one is accepted: then the error is about the argument, such as a strategy that TensorFlow cannot
-    resize.
-    """
+    """The unmodified one is accepted: then the error is about the argument."""
     printed = make_cluster(jobs={"chief": 1}).program(
         """
 import importlib, json, sys
@@ -49,11 +45,7 @@ print(json.dumps([unknown, taken]))
 
 
 def test_lost_machine_does_not_block_others(tmp_path: Path):
-    """A worker's machine drops every packet; the others continue, and the new one accepts closures once it listens.
-
-    TensorFlow alone continues when the kernel closes the old connection, after minutes; the limit is far above the
-    measured time, and far below those minutes.
-    """
+    """TensorFlow alone continues after minutes; the limit is far below them, and far above the measured time."""
     hosts = tmp_path / "hosts"
     hosts.write_text("")
     program = f"{sys.executable} {Path(__file__).with_name('stall_program.py')} {tmp_path}/cluster"

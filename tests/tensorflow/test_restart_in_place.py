@@ -73,7 +73,6 @@ def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
 
 
 def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
-    """Two training workers become three and two again, in the same processes; no step is lost or repeated."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
     program.write_text(TRAIN)

@@ -36,7 +36,6 @@ def test_signal_ends_the_server(make_cluster, number):
 
 
 def test_signal_ends_the_server_as_process_one(make_cluster):
-    """SIGTERM ends the server as process 1 of its own process namespace, as in a container."""
     unshare = ["unshare", "--fork", "--pid", "--kill-child"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("making a process namespace needs root")
@@ -105,20 +104,6 @@ def test_unsupported_rpc_layer_is_rejected(make_cluster):
     assert "TensorFlow cannot serve /job:worker/task:0" in done.stderr
 
 
-def test_doctor_of_a_serving_task(make_cluster):
-    """With a real server, ``doctor`` finds gRPC's greeting at the port, and the peer."""
-    cluster = make_cluster(jobs={"worker": 2})
-    cluster.serve_all("worker")
-
-    done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "doctor", "--json")
-
-    assert done.returncode == 0, done.stdout
-    found = {one["name"]: (one["verdict"], one["message"]) for one in json.loads(done.stdout)["checks"]}
-    assert {verdict for verdict, _ in found.values()} == {"ok"}, done.stdout
-    assert found["own port"][1].endswith("is answered by a gRPC server, as TensorFlow's is")
-    assert found["peers"][1] == "1 of 1 other tasks accept connections"
-
-
 #: TensorFlow's own resolver reads this from TF_CONFIG.
 READ_TF_CONFIG = """
 import json
@@ -143,7 +128,6 @@ assert multi_worker_util.worker_count(resolver.cluster_spec(), task[0]) == {"wor
     ids=["worker", "evaluator", "sparse"],
 )
 def test_tensorflow_reads_what_exec_writes(make_cluster, job, index, seen):
-    """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 4, "evaluator": 1})
     change_view(cluster, lambda view: view["jobs"].pop("evaluator"))
     tasks = {one: cluster.addresses[one] for one in {"chief", "worker", job}}

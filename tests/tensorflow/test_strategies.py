@@ -150,7 +150,6 @@ def test_dtensor_finds_its_clients_in_the_view(make_cluster):
 
 
 def test_coordination_service_is_rejected(monkeypatch):
-    """Connecting with any text that requests the service is rejected immediately, with the alternatives."""
     monkeypatch.setenv("TF_PSS_ENABLE_COORDINATION_SERVICE", "0")
     with pytest.raises(ConnectError, match=r"TF_PSS_ENABLE_COORDINATION_SERVICE is set.*Unset it"):
         connect_to_cluster(TFClusterResolver.from_spec({"worker": ["127.0.0.1:1"]}), "chief", timeout=0)
@@ -182,7 +181,6 @@ for name in names:
 
 
 def serve(cluster: LoopbackCluster, folder: Path, job: str, index: int) -> None:
-    """Start a server of the data service in its own folder."""
     place = folder / f"{job}-{index}"
     place.mkdir()
     (place / "name").write_text(f"{job}-{index}")

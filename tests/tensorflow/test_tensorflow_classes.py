@@ -23,10 +23,7 @@ list(resolver.watch(timeout=0))
 
 
 def test_resolver_is_tensorflows_when_ours_comes_first(make_cluster):
-    """So is one from before the program's own ``import tensorflow``.
-
-    Afterwards our import hook is removed, and TensorFlow's loader is unchanged.
-    """
+    """Afterwards our import hook is removed, and TensorFlow's loader is unchanged."""
     ours = "print(['tfcluster_resolver' in type(one).__module__ for one in sys.meta_path].count(True))\n"
     text = OURS + ours + "early = TFClusterResolver()\nimport tensorflow as tf\n" + ours
     text += "print(vars(tf.__loader__).keys() & {'exec_module'})\n" + CHECK + "print(isinstance(early, base))\n"

@@ -54,7 +54,6 @@ def seen_by(job: str, index: int) -> list[str]:
 
 
 def refusal(spec: tf.train.ClusterSpec, text: str) -> str | None:
-    """Try a text as a device filter; return the runtime's error."""
     try:
         connect(spec, {TASKS[0]: [text]})
     except tf.errors.InvalidArgumentError as error:

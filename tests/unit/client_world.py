@@ -30,15 +30,7 @@ _T = TypeVar("_T")
 
 
 class ClientWorld:
-    """One control plane in its own thread.
-
-    Attributes:
-        kube: the API server; access it with ``at_once``.
-        nodes: the simulated nodes; access them with ``at_once``.
-        kubeconfig: the file for clients.
-        logs: the text of each container's log, by pod.
-        played: the logs of all other pods, line by line; access them with ``at_once``.
-    """
+    """One control plane in its own thread; access ``kube``, ``nodes`` and ``played`` with ``at_once``."""
 
     kube: MemoryKubernetes
     nodes: Nodes
@@ -85,8 +77,6 @@ class ClientWorld:
         yield self.logs[pod].encode()
 
     def at_once(self, act: Callable[[], _T]) -> _T:
-        """Run a function in the API server's thread."""
-
         async def do() -> _T:
             return act()
 
@@ -145,7 +135,6 @@ class ClientWorld:
         self.at_once(lambda: self.nodes.exit(pod, code))
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
-        """Append lines to a pod's log."""
         self.at_once(lambda: self.played.write(pod, *lines, at=at))
 
     def keep_unready(self, pod: str) -> None:

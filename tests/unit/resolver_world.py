@@ -116,7 +116,6 @@ def be_task(monkeypatch: pytest.MonkeyPatch, job: str, index: int, address: str,
 
 
 def be_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this process independent of any cluster."""
     for name in IDENTITY:
         monkeypatch.delenv(name, raising=False)
 
@@ -162,7 +161,6 @@ def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
 def python(
     *words: str, path: Sequence[Path] = (ROOT / "resolver",), environment: Mapping[str, str] = os.environ, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a separate Python that finds packages in some folders."""
     return subprocess.run(
         [sys.executable, *words],
         env={**environment, "PYTHONPATH": os.pathsep.join(map(str, path))},

@@ -117,7 +117,6 @@ def test_suspend_resume_and_delete_wait_for_the_pods(client_world):
 
 
 def test_recreated_cluster_is_not_changed_by_older_decisions(client_world):
-    """What was decided of a TFCluster happens to no later one of that name."""
     client_world.declare("digits", worker=1)
     with client_world.client() as client:
         first = client.wait("digits", timeout=GUARD)

@@ -32,14 +32,12 @@ def workers(spec: dict[str, Any], *, metadata: Any = None, **fields: Any) -> dic
 
 
 def spec_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Convert, and give the spec that came out."""
     conversion = convert(manifest)
     assert conversion.cluster is not None, [str(one) for one in conversion.of(Outcome.REJECTED)]
     return conversion.cluster["spec"]
 
 
 def words(manifest: dict[str, Any], outcome: Outcome, path: str) -> str:
-    """Give what is said of one field with one outcome."""
     return "; ".join(one.words for one in convert(manifest).of(outcome) if spelled(one.path) == path)
 
 
@@ -204,14 +202,14 @@ TRANSLATED = {("apiVersion",), ("kind",), ("spec", "successPolicy"), ("spec", "e
 
 def conversions(name: str) -> list[tuple[Conversion, dict[str, Any]]]:
     """Convert the TFJobs of one manifest, as plain values."""
-    (read,) = (one.value for one in documents(TFJOBS[name].text.encode()))
+    (read,) = (one.value for one in documents(TFJOBS[name].encode()))
     found = read["items"] if read["kind"] == "List" else [read]
     return [(convert(one), one) for one in found if one["kind"] == "TFJob"]
 
 
 @pytest.mark.parametrize("name", [*TFJOBS, *REFUSED])
 def test_every_verdict_is_in_the_field_map(name: str):
-    text = TFJOBS[name].text if name in TFJOBS else REFUSED[name][0]
+    text = TFJOBS[name] if name in TFJOBS else REFUSED[name][0]
     for conversion in convert_text(text.encode(), "f").conversions:
         for verdict in conversion.verdicts:
             field = field_of(verdict)
@@ -222,7 +220,7 @@ def test_every_verdict_is_in_the_field_map(name: str):
 
 
 def test_field_map_promises_nothing_that_never_happens():
-    texts = [one.text for one in TFJOBS.values()] + [text for text, _ in REFUSED.values()]
+    texts = [*TFJOBS.values()] + [text for text, _ in REFUSED.values()]
     verdicts = [v for text in texts for c in convert_text(text.encode(), "f").conversions for v in c.verdicts]
     verdicts += [v for manifest in ODD for v in convert(manifest).verdicts]
     given = {(field, verdict.outcome) for verdict in verdicts if (field := field_of(verdict)) is not None}
@@ -232,7 +230,6 @@ def test_field_map_promises_nothing_that_never_happens():
 
 
 def with_template(**more: Any) -> dict[str, Any]:
-    """Make a TFJob with a chief of a template."""
     spec = {"containers": [{**MAIN, "command": ["run"]}], **more.pop("spec", {})}
     return tfjob({"Chief": {"template": {"spec": spec, **more}}})
 
@@ -357,9 +354,9 @@ def test_what_an_alias_repeats_elsewhere_stays():
 
 
 def test_the_manifest_itself_is_not_changed():
-    manifest = yaml.safe_load(TFJOBS["what the operator sets"].text)
+    manifest = yaml.safe_load(TFJOBS["what the operator sets"])
     convert(manifest)
-    assert manifest == yaml.safe_load(TFJOBS["what the operator sets"].text)
+    assert manifest == yaml.safe_load(TFJOBS["what the operator sets"])
 
 
 @pytest.mark.parametrize("name", [*REFUSED])

@@ -71,12 +71,6 @@ def test_differences_are_those_of_the_defects():
     assert {one.task for one in found.differences} == {"chief-0", "ps-1"}
 
 
-def test_addresses_are_the_pods_names():
-    conversion = converted(PS=1, Worker=2)
-    ours = by_tfcluster(conversion.cluster)["worker", 1]
-    assert ours.cluster["ps"] == {0: "small-ps-0.small.default.svc:2222"}
-
-
 @pytest.mark.parametrize(
     ("place", "change"),
     [

@@ -38,7 +38,6 @@ def without_nulls(node: Any) -> Any:
 
 
 def converted(text: str) -> str:
-    """Convert a text."""
     return convert_text(text.encode(), "tfjob.yaml").text
 
 
@@ -49,8 +48,8 @@ def read(text: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [*TFJOBS])
 def test_the_text_says_what_the_objects_do(name: str):
-    stream: Stream = convert_text(TFJOBS[name].text.encode(), "f")
-    (before,) = read(TFJOBS[name].text)
+    stream: Stream = convert_text(TFJOBS[name].encode(), "f")
+    (before,) = read(TFJOBS[name])
     items = before["items"] if before["kind"] == "List" else [before]
     for old, new in zip(items, read(stream.text), strict=True):
         expected = convert(old).cluster if old["kind"] == "TFJob" else old

@@ -25,7 +25,6 @@ def run(*arguments: str):
 
 
 def made(*arguments: str):
-    """Give the TFCluster that is printed."""
     shown = run("digits", *IMAGE, *arguments)
     assert shown.exit_code == 0, shown.output
     (cluster,) = (one for one in yaml.safe_load_all(shown.stdout) if one["kind"] == "TFCluster")

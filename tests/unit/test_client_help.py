@@ -25,7 +25,6 @@ FILES = Path(__file__).parent / "client_files"
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Give each command and each command in a group."""
     for names in COMMANDS.values():
         for name in names:
             command = root.get_command(click.Context(root), name)
@@ -79,7 +78,6 @@ def test_help_does_not_import_commands_or_libraries() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Iterator[ClientWorld]:
-    """One control plane for all examples."""
     found = ClientWorld(tmp_path_factory.mktemp("world"))
     found.start()
     found.logs.update({f"digits-{task}": "a line\n" for task in ("chief-0", "ps-0", "worker-0", "worker-1")})
@@ -114,10 +112,7 @@ def test_an_example_works(line: str) -> None:
 
 
 def begin_and_interrupt(words: list[str]) -> None:
-    """Run a command until it has said something, and press Ctrl-C.
-
-    Python drops a KeyboardInterrupt that comes while it collects garbage: who sees nothing happen presses again.
-    """
+    """Press Ctrl-C until the command ends: Python drops a KeyboardInterrupt during a garbage collection."""
     with subprocess.Popen(
         [sys.executable, "-m", "tfcluster", *words],
         stdout=subprocess.PIPE,

@@ -69,7 +69,6 @@ class Followed:
 
 @pytest.fixture
 def follow(client_world) -> Iterator[Callable[..., Followed]]:
-    """Follows logs until the test is over."""
     begun: list[Followed] = []
 
     def begin(*tasks: str) -> Followed:

@@ -16,8 +16,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def read(tmp_path):
-    """Read a text as a file, cluster.yaml."""
-
     def read_text(text: str | bytes) -> files.Manifests:
         file = tmp_path / "cluster.yaml"
         file.write_bytes(text.encode() if isinstance(text, str) else text)

@@ -49,8 +49,6 @@ class Kubectl:
 
 
 class Forwarding:
-    """forward_ports in a thread."""
-
     def __init__(self, world: ClientWorld, *wishes: str) -> None:
         self.told: list[str] = []
         self.error: Exception | None = None

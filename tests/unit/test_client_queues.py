@@ -22,7 +22,6 @@ NAME = "digits"
 
 
 def manifest(workers=2, cpu="1"):
-    """Declare a TFCluster in a queue."""
     template = pod_template(image="train:1", resources={"requests": {"cpu": cpu}})
     queued = tfcluster(NAME).metadata(labels={naming.LABEL_QUEUE: "team"})
     return queued.job("worker", template=template, replicas=workers).build()
@@ -45,7 +44,6 @@ def queue(client_world: ClientWorld) -> Queue:
 
 
 def edit(world: ClientWorld, changed) -> Edit:
-    """Ask what an edit would do."""
     with world.client() as client:
         return edit_of(client.api, Manifest(changed, "a test"))
 

@@ -122,10 +122,7 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
 
 
 def without_pods(one):
-    """Leave out of what is made which pod each task is: it is not known before there are pods.
-
-    The chief's views tell it, and the chief's pod is told so behind the "-" of its annotation.
-    """
+    """Leave out which pod each task is, which the chief's views say: it is not known before there are pods."""
     if one["kind"] == "Pod":
         annotations = one["metadata"]["annotations"]
         seen = annotations[naming.ANNOTATION_VIEW].partition("-")[0]

@@ -27,7 +27,6 @@ SCHEMA_SAYS = (
 
 
 def rows(test):
-    """Give the rows of a table that a test is parametrized with."""
     return next(mark for mark in test.pytestmark if mark.name == "parametrize").args[1]
 
 

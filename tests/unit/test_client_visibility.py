@@ -35,7 +35,6 @@ def text(view: contract.View = VIEW) -> list[str]:
 
 
 def test_filter_may_show_some_devices_of_a_task():
-    """A filter for a type of devices shows only these, and hides tasks that do not have any; all have a CPU."""
     held = {"worker": contract.JobAccelerators(limits={GPU: 2}, tasks={1: {GPU: 0}})}
     assert text(filtered("/device:GPU:1", "/job:ps", accelerators=held))[1:6] == [
         "/job:chief/task:0 sees",
@@ -49,7 +48,6 @@ def test_filter_may_show_some_devices_of_a_task():
 
 
 def test_a_lone_task_is_not_in_its_own_row():
-    """The row of one task leaves it out of the range that contains it, at any position."""
     by_job = ("/job:worker",)
     middle = view_of({"worker": ("w0:1", "w1:1", "w2:1")}, device_filters={"worker": (FilterRange(1, 2, by_job),)})
     assert rows(middle)[1].sees == (Sight("worker", 0, 1, by_job), Sight("worker", 2, 3, by_job))

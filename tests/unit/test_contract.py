@@ -69,7 +69,6 @@ def test_what_few_clusters_have_is_spelled_only_there():
 
 
 def test_optional_parts_can_be_missing():
-    """A view without filters and accelerators is valid; unknown keys are ignored."""
     view = contract.load(json.dumps(document(later={"a": 1})))
     assert (view.jobs, view.device_filters, view.accelerators) == ({}, {}, {})
 

@@ -61,7 +61,6 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the CRD with its sources, for changes."""
     shutil.copytree(ROOT / "crds", tmp_path / "crds")
     return tmp_path
 
@@ -73,7 +72,6 @@ def test_definition_is_up_to_date_and_small_enough_to_apply(definition: dict[str
 
 
 def test_every_field_of_ours_has_a_description(schema: dict[str, Any]) -> None:
-    """``kubectl explain`` has full sentences for each of our fields, items and map values."""
     silent = [
         path for path, part in of_ours(schema) if path != METADATA and not part.get("description", "").endswith(".")
     ]
@@ -129,7 +127,6 @@ def test_nothing_unknown_is_preserved_but_in_what_is_internal(schema: dict[str, 
 
 
 def test_template_schema_is_without_defaults(schema: dict[str, Any]) -> None:
-    """The pod's schema is without defaults: the stored template stays what the user wrote."""
     assert [path for path, part in walk(schema) if "default" in part] == [
         "spec.rpcLayer",
         "spec.port",
@@ -157,7 +154,6 @@ def test_template_schema_is_without_defaults(schema: dict[str, Any]) -> None:
 
 
 def test_kubernetes_fields_have_kubernetes_descriptions(schema: dict[str, Any]) -> None:
-    """``kubectl explain`` has a sentence for every field of the pod, at every depth."""
     fields = [path for path, _ in walk(schema) if path.startswith(f"{POD}.") and not path.endswith(("[]", ".*"))]
     described = dict(walk(schema))
     silent = [path for path in fields if not described[path].get("description", "").endswith((".", "!", "?"))]

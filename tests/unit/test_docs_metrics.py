@@ -25,7 +25,6 @@ def told(metrics: Metrics, accept: str = "") -> str:
 
 
 def test_table_is_the_code(leader):
-    """Rows and metrics correspond, with one type; the values of each label are the documented ones."""
     served, rows = families(told(leader)), documented()
     assert {name: family.kind for name, family in served.items()} == {name: row.kind for name, row in rows.items()}
     assert {name: set(family.labels) for name, family in served.items()} == {n: set(r.labels) for n, r in rows.items()}

@@ -43,7 +43,6 @@ def listening() -> Iterator[Callable[..., str]]:
 
 
 def expect(check: Check | None, verdict: str, *words: str) -> None:
-    """Compare a check with the expected result; only a problem has a remedy."""
     assert check is not None
     assert (check.verdict, bool(check.remedy)) == (verdict, verdict in {WARNING, FAILED})
     text = f"{check.message} {check.remedy}"
@@ -205,7 +204,6 @@ def test_each_missing_peer_is_named(listening):
     ],
 )
 def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, found):
-    """The requested, the working and the visible devices agree, or a warning names all three."""
     tasks = {1: {GPU: healthy}} if healthy != requested else {}
     held = {"worker": contract.JobAccelerators(limits={GPU: requested}, tasks=tasks)} if requested else {}
     shown = visible if visible is None else {"GPU": visible} if visible else {}
@@ -229,7 +227,6 @@ def in_pod(tmp_path, monkeypatch, listening) -> None:
 
 @pytest.mark.usefixtures("in_pod")
 def test_doctor_gives_a_line_to_each_check(capsys):
-    """A healthy pod: a line for each check, in order, and exit code 0; the same as JSON."""
     assert main(["doctor", "--timeout", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0].strip() for line in lines] == ["ok"] * 7

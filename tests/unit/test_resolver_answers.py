@@ -118,7 +118,6 @@ def test_job_without_an_index_is_rejected(speak_as, task, job):
 
 
 def test_resolver_for_another_job_needs_a_task_id(speak_as):
-    """A pod that asks for another job must name its task; for its own job the index is its own."""
     with pytest.raises(
         ArgumentValueError, match=r"task_type 'chief' was given without task_id, and this pod is /job:worker/task:1"
     ):
@@ -164,10 +163,7 @@ def accelerators_of(resolver: TFClusterResolver, *task: object) -> tuple[dict[st
     ],
 )
 def test_own_accelerators_are_what_is_granted_and_can_be_used(speak_as, visible, asked, shown, found):
-    """Healthy devices of exactly the task; for the own task the smaller number counts, and a warning has both.
-
-    Devices without a limit, such as a DRA claim, count as far as the process sees them.
-    """
+    """For the own task the smaller number counts, and a warning has both; without a limit, the visible ones count."""
     if shown is not None:
         visible(**shown)
 
@@ -191,7 +187,6 @@ def test_mismatch_of_accelerators_is_a_warning_for_each_pair(speak_as, visible):
 
 @pytest.mark.parametrize("arguments", [{"task_type": 1}, {"task_id": "1"}, {"rpc_layer": b"grpc"}, {"directory": 3}])
 def test_arguments_of_the_resolver_are_checked(speak_as, arguments):
-    """Invalid jobs, indices, rpc layers and folders are rejected immediately; so are later assignments."""
     with pytest.raises(ArgumentTypeError, match=next(iter(arguments))):
         speak_as("worker-1", **arguments)
     for name, value in arguments.items() - {("directory", 3)}:
@@ -202,7 +197,6 @@ def test_arguments_of_the_resolver_are_checked(speak_as, arguments):
 
 
 def test_view_cannot_be_changed(speak_as):
-    """All values that a resolver returns are read-only at every depth; the own task is added to a copy of the view."""
     view = speak_as("chief-0").membership().view
     held = view.accelerators["worker"]
 

@@ -55,7 +55,6 @@ def delivered(tmp_path, archive) -> Path:
 
 
 def install(folder: Path, version: str) -> Path:
-    """Build a minimal copy of the package with a version."""
     package = folder / "tfcluster_resolver"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(f'from typing import Final\n\n__version__: Final = "{version}"\n')
@@ -78,7 +77,6 @@ WHICH = "import tfcluster_resolver as one; print(one.__version__, one.__file__)"
 
 
 def test_equal_sources_make_equal_bytes(monkeypatch):
-    """The archive does not depend on order, time or time zone."""
     sources = {path.name: path.read_bytes() for path in SOURCES.glob("*.py")}
     first = build_archive(sources)
     backwards = dict(reversed(sources.items()))
@@ -262,7 +260,6 @@ else:
 
 
 def test_older_python_is_named(delivered):
-    """Every Python of this machine imports every module, or says that it is too old; so does a fake one."""
     played = python("-c", f"import sys; sys.version_info = (3, 9, 20)\n{LOADS}", path=[delivered])
     said = {9: played} | {
         minor: subprocess.run(

@@ -1,7 +1,4 @@
-"""ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's.
-
-tests/tensorflow compares both with TensorFlow's own for thousands of inputs.
-"""
+"""ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ def spelled(message) -> list[tuple[str, dict[int, str]]]:
 
 
 def test_dense_jobs_are_lists_and_sparse_ones_maps():
-    """``as_dict`` keeps the order of the jobs, and returns a list, a map or, without tasks, an empty map."""
     spec = ClusterSpec({"w": ["a:1", "b:2"], "ps": {"1": "d:4", 0: "c:3"}, "s": {7: "e:5", 2: "f:6"}, "none": []})
     assert spec.as_dict() == {"w": ["a:1", "b:2"], "ps": ["c:3", "d:4"], "s": {2: "f:6", 7: "e:5"}, "none": {}}
     assert spec.jobs == ["w", "ps", "s", "none"]
@@ -81,7 +77,6 @@ TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
     ],
 )
 def test_wrong_input_is_named(cluster, error, words):
-    """Each wrong input raises an error of this package and of Python's usual type, with a message that names it."""
     with pytest.raises(error, match=words) as refused:
         ClusterSpec(cluster)
     assert isinstance(refused.value, ArgumentError)

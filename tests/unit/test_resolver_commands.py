@@ -106,7 +106,6 @@ def test_show_prints_json(capsys):
 
 
 def test_show_names_what_is_not_known(in_pod, monkeypatch, capsys):
-    """Outside of the pods the task is unknown; so can be the process's devices, and the output says so."""
     be_no_task(monkeypatch)
     for visible, line in (({"GPU": 2, "TPU": 1}, "2 GPU, 1 TPU"), (None, "not known")):
         monkeypatch.setattr("tfcluster_resolver.commands.show.visible_accelerators", lambda found=visible: found)

@@ -288,7 +288,6 @@ def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
 
 
 def test_leader_names_who_did_not_come(meeting, monkeypatch):
-    """At its time-out, here while worker 1 is present, the leader names the missing workers and the epoch."""
     there, ahead, listen = meeting(3), [0.0], meetings._Door.listen
 
     def hear(door: meetings._Door, seconds: float) -> dict[socket.socket, str]:
@@ -344,7 +343,6 @@ def test_snapshot_is_followed_from_now_on(meeting):
 
 
 def test_what_keeps_them_from_starting_is_named(meeting):
-    """At the time-out of a worker: the leader and its address; or the port, if another program has it."""
     there = meeting(2)
     with pytest.raises(TasksUnreachableError, match=f"/job:worker/task:0 at {there.addresses[0]}, which leads"):
         there.start(1, 2, 1, timeout=0.3).result(GUARD)

@@ -96,7 +96,6 @@ def test_messages_are_built_once_in_a_private_pool():
     ("version", "words"), [(None, "needs protobuf, which"), ("3.20.3", "needs protobuf 4.22 or newer")]
 )
 def test_protobuf_that_is_missing_or_old_is_a_named_error(tmp_path, version, words):
-    """Functions that need a message raise an ImportError of our own."""
     if version is not None:
         package = tmp_path / "google" / "protobuf"
         package.mkdir(parents=True)
@@ -157,7 +156,6 @@ def run(tmp_path):
     ids=["resolver, TensorFlow", "TensorFlow, resolver", "class, TensorFlow, resolver"],
 )
 def test_resolver_is_tensorflows_in_any_order(run, program):
-    """Instances and the class are TensorFlow's in any order of imports; none of our import hooks is left."""
     assert run(program + TOLD + FINDERS) == ["True True False", ""]
 
 

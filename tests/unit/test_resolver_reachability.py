@@ -290,7 +290,6 @@ def test_task_that_starts_late_is_waited_for():
 
 
 def test_probed_tasks_can_be_added_and_removed(black_hole, listening):
-    """A removed task is no longer missing, and its attempts end; an added one is tried."""
     gone, stays = silent_tasks(black_hole, 2)
     before = open_sockets()
     with closing(Probes()) as probes:

@@ -109,7 +109,6 @@ def test_own_accelerators_of_a_written_spec_are_the_visible_ones(monkeypatch):
 
 @DUPLICATES
 def test_copies_of_every_source_answer_the_same(tmp_path, duplicate):
-    """A copy, also of a membership, has the same task and the same view; its text describes the view if that exists."""
     publish(tmp_path, VIEW)
     of_file = TFClusterResolver.from_file(tmp_path / "cluster.json", "worker", 0)
     for resolver in (TFClusterResolver.from_spec(JOBS, "worker", 0), of_file, of_file.snapshot()):
@@ -122,8 +121,6 @@ def test_copies_of_every_source_answer_the_same(tmp_path, duplicate):
 
 
 def test_subclasses_of_users_are_kept(tmp_path):
-    """A class method returns an instance of its class, with its ``__init__``; so do copies."""
-
     class Mine(TFClusterResolver):
         environment = "mine"
 

@@ -63,7 +63,6 @@ class Waiting:
 
 
 def test_wait_counts_the_others(cluster, listen):
-    """The result is the number of all other tasks in the view, without the own one."""
     cluster.publish(ps=[listen()], worker=[listen(), listen()])
     assert tfcluster_resolver.wait() == 3
     assert tfcluster_resolver.wait(TFClusterResolver(), timeout=math.inf) == 3
@@ -102,7 +101,6 @@ def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):
 
 
 def test_wait_follows_a_resize(cluster, listen, monkeypatch):
-    """A task that is removed during the wait is no longer awaited, and an added one is."""
     ps = listen()
     cluster.publish(ps=[ps], worker=[refusing_address(), refusing_address()])
     waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
@@ -111,7 +109,6 @@ def test_wait_follows_a_resize(cluster, listen, monkeypatch):
 
 
 def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
-    """A task that is added while the last one responds is awaited too; the error has the new epoch."""
     worker, added = listen(), refusing_address()
     cluster.publish(worker=[worker])
     real = Probes.look_once

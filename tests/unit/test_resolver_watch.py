@@ -80,7 +80,6 @@ def test_task_that_is_scaled_away_leaves(kubelet, monkeypatch):
 
 
 def test_close_ends_a_wait_in_another_thread(kubelet, monkeypatch):
-    """The waiting thread ends without an error, and the watch stays closed."""
     waits, real = threading.Event(), time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: (waits.set(), real(seconds)))
     following = TFClusterResolver().watch()
@@ -174,7 +173,6 @@ def test_watch_of_a_frozen_resolver_begins_at_its_epoch(kubelet):
 
 @pytest.mark.parametrize("kind", [ViewNotFoundError, MalformedViewError])
 def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
-    """A missing or malformed view is an error each time, also without a timeout; after a repair the watch continues."""
     monkeypatch.setattr(watch, "GRACE", 0.2)
     following = TFClusterResolver().watch()
     if kind is MalformedViewError:
@@ -192,7 +190,6 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, kind):
 
 @pytest.mark.usefixtures("kubelet")
 def test_watch_sleeps_between_looks(monkeypatch):
-    """For its interval, and for what is left of its timeout."""
     slept: list[float] = []
     now = iter([0.0, 0.0, 0.05, 0.1, 0.12])
     monkeypatch.setattr(time, "sleep", slept.append)

@@ -1,8 +1,4 @@
-"""A Kubernetes API server in memory for tests: the store of `tfcluster local`, and what only tests need of one.
-
-``MemoryKubernetes`` holds the objects and answers any actor directly; ``MemorySession`` is what
-``aiohttp.ClientSession`` is to a client of the API. The caller provides its clock.
-"""
+"""A Kubernetes API server in memory: the store of `tfcluster local`, and what only tests need of one."""
 
 from tfcluster.local.store import Answer, Change, Refusal, Request, Resource, Scale, resource_of_definition
 

@@ -15,18 +15,7 @@ Object = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Admission:
-    """A write before it is stored.
-
-    Args:
-        verb: create, update (also for a patch) or delete.
-        resource: the plural.
-        namespace: the namespace, or "".
-        user: the user name.
-        subresource: the subresource, or "".
-        old: the stored object; None for a create.
-        object: the object to store, which a hook can change; None for a delete.
-        dry_run: whether nothing is stored.
-    """
+    """A write before it is stored; a hook can change ``object`` (None for a delete, as ``old`` for a create)."""
 
     verb: str
     resource: str
@@ -42,11 +31,7 @@ AdmissionHook = Callable[[Admission], None]
 
 
 def check_quota(state: State, resource: Resource, body: Object, limits: Mapping[str, int]) -> None:
-    """Reject a new object that exceeds the quota of its namespace.
-
-    Raises:
-        Refusal: 403, a limit is reached.
-    """
+    """Reject a new object that exceeds the quota of its namespace."""
     metadata = body["metadata"]
     versions = state.storages[resource.plural].objects.get(metadata["namespace"], {})
     over: list[tuple[str, int, int]] = []

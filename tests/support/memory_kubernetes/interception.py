@@ -15,18 +15,10 @@ class Interceptor:
     """Disturb nothing; a subclass overrides the hooks that it needs."""
 
     async def before(self, request: Request) -> Answer | None:
-        """Process a request before the server does.
-
-        Raises:
-            ConnectionLost: the request never arrives.
-        """
+        """Process a request before the server does; ConnectionLost: it never arrives."""
 
     async def after(self, request: Request, answer: Answer) -> Answer:
-        """Process a response before the client does; a watch that opens calls ``opened`` instead.
-
-        Raises:
-            ConnectionLost: the response never arrives.
-        """
+        """Process a response before the client does; a watch that opens calls ``opened`` instead."""
         del request
         return answer
 
@@ -34,14 +26,6 @@ class Interceptor:
         """Called when a watch opens; its first line follows when this returns."""
 
     async def line(self, request: Request, line: bytes) -> Iterable[bytes] | AsyncIterable[bytes]:
-        """Process one line of a watch, which ends with a newline, before the client does.
-
-        Returns:
-            The lines that the client gets instead; an empty list drops the line. An override may also be an async
-            generator.
-
-        Raises:
-            ConnectionLost: the watch breaks.
-        """
+        """Process one line of a watch: the client gets the returned lines, which can come from an async generator."""
         del request
         return (line,)

@@ -20,14 +20,7 @@ def connection_error(why: str) -> Exception:
 
 
 class Stream:
-    """The lines of a watch as bytes, until it ends, breaks, falls silent or is closed.
-
-    Args:
-        chunks: the lines.
-        sock_read: seconds of silence until a time-out, or None.
-        ends_at: the time-out of the whole request, by the loop's clock, or None.
-        stop: ends the watch on the server.
-    """
+    """The lines of a watch as bytes, until it ends, breaks, is silent for ``sock_read`` seconds or is closed."""
 
     def __init__(
         self,
@@ -52,12 +45,6 @@ class Stream:
             self._reader.cancel()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield the chunks as they arrive.
-
-        Raises:
-            aiohttp.ClientConnectionError: the connection broke or was closed.
-            TimeoutError: no chunk arrived in time.
-        """
         try:
             while (chunk := await self._next()) is not None:
                 yield chunk
@@ -86,12 +73,7 @@ class Stream:
 
 
 class Content:
-    """The body of a response as a stream.
-
-    Args:
-        body: a complete body.
-        stream: the stream of any other body, or None.
-    """
+    """The body of a response as a stream."""
 
     def __init__(self, body: bytes, stream: Stream | None) -> None:
         self._body = body
@@ -115,14 +97,7 @@ class Content:
 
 
 class MemoryResponse:
-    """The response to one request.
-
-    Args:
-        request: the request.
-        answer: the server's response.
-        stream: the lines of a watch, or None.
-        among: the open responses.
-    """
+    """The response to one request, in ``among`` while it is open."""
 
     def __init__(
         self, request: Request, answer: Answer, stream: Stream | None, among: dict[MemoryResponse, None]

@@ -51,13 +51,7 @@ class Record(NamedTuple):
 
 
 class MemoryKubernetes(Store):
-    """An API server in memory.
-
-    Args:
-        wall: returns the seconds since the epoch, for timestamps; waiting uses asyncio.
-        resources: the kinds that are served at the start.
-        namespaces: the namespaces that exist at the start.
-    """
+    """An API server in memory; ``wall`` returns the seconds since the epoch, and waiting uses asyncio."""
 
     def __init__(
         self,

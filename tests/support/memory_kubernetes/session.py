@@ -16,15 +16,7 @@ from .server import MemoryKubernetes, Record
 
 
 class MemorySession:
-    """A client's session with a MemoryKubernetes.
-
-    Args:
-        kube: the server.
-        user: the client's user name.
-        latency: seconds of a request's way to the server, and of a response or watch line back.
-        interceptor: disturbs requests, responses and watches.
-        headers: sent with every request.
-    """
+    """A client's session with a MemoryKubernetes; ``latency`` is the seconds of a message each way."""
 
     def __init__(
         self,
@@ -54,11 +46,7 @@ class MemorySession:
         headers: Mapping[str, str] | None = None,
         timeout: Any = None,
     ) -> Exchange:
-        """Send a request; the result is awaited or used as an async context manager, as aiohttp's is.
-
-        Raises:
-            RuntimeError: the session is closed.
-        """
+        """Send a request; the result is awaited or used as an async context manager, as aiohttp's is."""
         if self.closed:
             raise RuntimeError("Session is closed")
         carried = {**self.headers, **(headers or {})}

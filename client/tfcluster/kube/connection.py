@@ -29,6 +29,8 @@ def load_kubeconfig(configuration: client.Configuration, file: str | None, conte
     # The official client logs the errors of a credential program, and continues without credentials.
     heard, logger = BufferingHandler(1000), logging.getLogger()
     heard.setLevel(logging.ERROR)
+    own = threading.get_ident()
+    heard.addFilter(lambda record: record.thread == own)
     logger.addHandler(heard)
     try:
         config.load_kube_config(config_file=file, context=context, client_configuration=configuration)

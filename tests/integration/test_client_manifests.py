@@ -69,8 +69,9 @@ def differing(api: KubernetesApi, body) -> dict[str, tuple[object, object]]:
 def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objects, namespace):
     """Fields that an autoscaler owns stay; fields that we no longer apply are removed; a dry run has no effect."""
     api.apply(CLUSTERS, manifest(maxReplicas=9, drainTimeoutSeconds=7))
-    scale = f"{TFCLUSTERS.path(namespace, 'digits', 'scale')}?fieldManager=horizontal-pod-autoscaler"
-    objects.request("PUT", scale, {**api.get(CLUSTERS, "digits", subresource="scale"), "spec": {"replicas": 4}})
+    scale = TFCLUSTERS.path(namespace, "digits", "scale")
+    scaled = {**objects.request("GET", scale), "spec": {"replicas": 4}}
+    objects.request("PUT", f"{scale}?fieldManager=horizontal-pod-autoscaler", scaled)
     before = api.get(CLUSTERS, "digits")
     assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7)) == {}
     assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}

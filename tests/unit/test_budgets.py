@@ -8,7 +8,7 @@ from unit.in_memory import InMemoryWorld, make_cluster, settled
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.parse import InvalidSpecError
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Patch
 
 KIND = "PodDisruptionBudget"
 
@@ -21,17 +21,6 @@ def guarded(least: int | str = 1, *, replicas: int = 4, **spec: object) -> TFClu
 
 def kept(world: InMemoryWorld) -> dict[str, int]:
     return {name: body["spec"]["minAvailable"] for (kind, name), body in world.objects.items() if kind == KIND}
-
-
-def test_budget_protects_the_pods_of_its_job():
-    world = settled(guarded(2))
-    assert world.names(KIND) == {"demo-worker"}
-    body = world.objects[KIND, "demo-worker"]
-    selected = {"matchLabels": {"tfcluster.dev/cluster": "demo", "tfcluster.dev/job": "worker"}}
-    spec = {"minAvailable": 2, "selector": selected, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
-    assert (body["apiVersion"], body["spec"]) == ("policy/v1", spec)
-    assert body["metadata"]["ownerReferences"][0]["kind"] == "TFCluster"
-    assert body["metadata"]["labels"].items() >= selected["matchLabels"].items()
 
 
 @pytest.mark.parametrize(
@@ -92,13 +81,6 @@ def test_budget_that_lost_its_labels_is_found_and_labelled():
     world.edit(KIND, "demo-worker", {"metadata": {"labels": None}})
     (patch,) = world.plan(cluster).actions
     assert (patch.reason, set(patch.change)) == (reasons.REPAIRED, {"metadata"})
-
-
-def test_budget_that_nothing_declares_is_deleted():
-    for cluster in (make_cluster({"chief": 1, "worker": 4}), make_cluster({"chief": 1})):
-        world = settled(guarded(2))
-        deleted = [one for one in world.plan(cluster).actions if isinstance(one, Delete) and one.kind == KIND]
-        assert [(one.name, one.reason) for one in deleted] == [("demo-worker", reasons.UNUSED)]
 
 
 def test_foreign_budget_is_reported_and_does_not_block_pods():

@@ -107,6 +107,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([AFTER, PLACED], {"demo.0": 2, "demo.worker.0": 3}, {**of("demo.0", *PS), **of("demo.worker.0", *TRIO)}),
         # A pod with a node stays, and is not counted; a pod that waits for a node is replaced.
         ([ALONE, FIRST_RUNS, THREE], {"demo.0": 2}, {"worker-0": "", **of("demo.0", "worker-1", "worker-2")}),
+        ([ALONE, *(does("pod_runs", f"demo-{task}") for task in TRIO), THREE], {}, of("", *TRIO)),
         ([THREE, ALONE], {}, of("", *TRIO)),
         ([THREE, PLACED, ALONE], {}, of("demo.0", *TRIO)),
         ([gang(), IS_EDITED], {"demo.0": 6}, of("demo.0", *ALL)),
@@ -153,22 +154,6 @@ def test_gang_that_is_declared_while_pods_wait_replaces_those_alone():
     assert deleted == {(f"demo-worker-{index}", reasons.GANG_CHANGED) for index in (1, 2)}
     world.settle(THREE)
     assert world.ledger.of("worker").replaced == 0
-
-
-@pytest.mark.parametrize(
-    ("steps", "after"),
-    [
-        ([ALONE, *(does("pod_runs", f"demo-{task}") for task in TRIO)], THREE),
-        ([gang(), PLACED, IS_EDITED], gang()),
-        ([TWO, PLACED, GROUP_LOST], TWO),
-    ],
-    ids=["declared over running tasks", "edited when it is of no use", "deleted when no pod needs it"],
-)
-def test_scheduled_gang_is_left_unchanged(steps, after):
-    world = started(steps[0])
-    for step in steps[1:]:
-        step(world)
-    assert world.plan(after).actions == ()
 
 
 def test_pod_that_admission_removes_from_the_gang_is_deleted():

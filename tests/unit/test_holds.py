@@ -52,11 +52,6 @@ def test_gate_that_let_something_pass_is_forgotten():
     assert (refused_another.tried(GATE), refused_another.closed(GATE, NOW).until) == (1, NOW + 1)
 
 
-def test_other_gates_are_open():
-    assert refused(5).closed(gate_of("pods", "ps"), NOW) is None
-    assert refused(5).tried(gate_of("views", "worker")) == 0
-
-
 def test_lifted_gates_are_open_and_remember():
     """The back-off starts again after an event that can resolve the rejection."""
     found = refused(5)

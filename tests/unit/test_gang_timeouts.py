@@ -231,7 +231,7 @@ class Waiter:
         return self.status.get("waitingSince")
 
 
-def test_one_wait_has_one_beginning():
+def test_each_wait_has_one_beginning():
     waiter = Waiter()
     assert waiter.passes() == timestamp(NOW)
     waiter.world.now += 500.0
@@ -250,18 +250,8 @@ def test_one_wait_has_one_beginning():
     waiter.world.now += 500.0
     assert waiter.passes() is None
     assert waiter.account.placed_at == NOW + 1500.0
-
-
-def test_next_wait_has_its_own_beginning():
-    waiter = Waiter()
-    waiter.passes()
-    waiter.world.quota_is_granted("tfcluster-demo.0")
-    waiter.passes()
-    waiter.world.gang_is_placed("demo.0")
-    waiter.passes()
-    waiter.world.now += 500.0
     waiter.world.quota_is_taken_back("tfcluster-demo.0")
-    assert waiter.passes() == timestamp(NOW + 500.0)
+    assert waiter.passes() == timestamp(NOW + 2000.0)
 
 
 def test_what_hides_a_wait_does_not_end_it():

@@ -100,40 +100,30 @@ def listed(*children: Child, at: int, namespace: str | None = "ns") -> Act:
     return lambda store: store.replace(list(children), version=at, namespace=namespace)
 
 
-@pytest.mark.parametrize(
-    ("known", "acts", "believed", "tells"),
-    [
-        pytest.param([child(5)], [put(4), put(5)], child(5), 0, id="an old event after a newer one is dropped"),
-        pytest.param([child(5)], [removed(7), put(6)], None, 1, id="a late answer brings no deleted child back"),
-        pytest.param(
-            [child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2, id="the tombstone is of the UID"
-        ),
-        pytest.param([], [removed(7), put(6)], None, 0, id="a deletion seen before its object stays"),
-        pytest.param([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0, id="nor does it take the successor"),
-        pytest.param([child(9)], [removed(7)], child(9), 0, id="a deletion older than what is known is dropped"),
-        pytest.param(
-            [child(1), child(2, name="b")],
-            [listed(child(2, name="b"), at=9, namespace=None)],
-            None,
-            1,
-            id="a list removes what it does not hold",
-        ),
-        pytest.param(
-            [child(8)], [listed(at=7, namespace=None)], child(8), 0, id="a list keeps what was made after it was taken"
-        ),
-        pytest.param(
-            [child(3)],
-            [listed(child(6, uid="u2"), at=7, namespace=None), put(3)],
-            child(6, uid="u2"),
-            2,
-            id="a list replaces an incarnation of the same name",
-        ),
-        pytest.param(
-            [child(2)], [listed(at=9, namespace="else")], child(2), 0, id="a list of one namespace leaves the others"
-        ),
-    ],
-)
-def test_what_is_believed_after_old_late_and_repeated_news(known, acts, believed, tells):
+SUCCESSOR = child(6, uid="u2")
+#: What is known, the news, what is believed then, and how often the owner is notified.
+NEWS = {
+    "an old event after a newer one is dropped": ([child(5)], [put(4), put(5)], child(5), 0),
+    "a late answer brings no deleted child back": ([child(5)], [removed(7), put(6)], None, 1),
+    "the tombstone is of the UID": ([child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2),
+    "a deletion seen before its object stays": ([], [removed(7), put(6)], None, 0),
+    "nor does it take the successor": ([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0),
+    "a deletion older than what is known is dropped": ([child(9)], [removed(7)], child(9), 0),
+    "a list removes what it does not hold": (
+        [child(1), child(2, name="b")],
+        [listed(child(2, name="b"), at=9, namespace=None)],
+        None,
+        1,
+    ),
+    "a list keeps what was made after it": ([child(8)], [listed(at=7, namespace=None)], child(8), 0),
+    "a list replaces an incarnation": ([child(3)], [listed(SUCCESSOR, at=7, namespace=None), put(3)], SUCCESSOR, 2),
+    "a list of one namespace leaves the others": ([child(2)], [listed(at=9, namespace="else")], child(2), 0),
+}
+
+
+@pytest.mark.parametrize("case", NEWS)
+def test_what_is_believed_after_old_late_and_repeated_news(case):
+    known, acts, believed, tells = NEWS[case]
     store, told = make_store(*known)
     for act in acts:
         act(store)
@@ -167,9 +157,6 @@ def test_tombstones_are_bounded(monkeypatch):
     for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
         store.remove(child(version, uid=uid))
     assert list(store._gone) == ["u1", "u3"]
-
-
-# --- the objects of one cluster
 
 
 def test_labels_of_a_foreign_policy_do_not_wake_clusters():

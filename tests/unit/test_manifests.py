@@ -101,15 +101,6 @@ def test_our_names_win_over_the_templates():
     assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("demo-worker-1", "demo")
 
 
-@pytest.mark.parametrize(
-    ("names", "main"),
-    [(["a"], "a"), (["a", "b"], "a"), (["proxy", "tensorflow"], "tensorflow"), (["tensorflow", "proxy"], "tensorflow")],
-)
-def test_main_container_is_noted(names, main):
-    built = pod({"spec": {"containers": [{"name": name} for name in names]}})
-    assert built["metadata"]["annotations"][naming.ANNOTATION_MAIN_CONTAINER] == main
-
-
 def test_our_environment_comes_first_and_wins():
     """A user's variable can refer to ours with $(NAME); ours cannot be overridden."""
     env = [{"name": "TFCLUSTER_JOB", "value": "mine"}, {"name": "ME", "value": "$(TFCLUSTER_JOB)"}]

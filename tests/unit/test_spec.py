@@ -8,7 +8,7 @@ import pytest
 from unit.in_memory import TEMPLATE, make_body, make_cluster
 
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
-from tfcluster_operator.declaration.spec import Task, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Parents
 
@@ -42,17 +42,6 @@ def test_what_is_declared_is_read():
     assert (cluster.spec.rpc_layer, cluster.spec.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
     assert (job.replicas, job.max_replicas, job.port, job.template) == (2, 5, 9000, TEMPLATE)
     assert (job.filters, job.task_filters) == (("/job:worker",), {4: ("/job:worker/task:0",)})
-
-
-def test_a_job_takes_the_clusters_port_unless_it_has_its_own():
-    cluster = make_cluster({"chief": 1, "worker": {"port": 3000}}, port=8000)
-    assert {job.name: job.port for job in cluster.jobs} == {"chief": 8000, "worker": 3000}
-
-
-def test_a_deletion_timestamp_means_that_the_cluster_goes():
-    body = make_body()
-    body["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
-    assert parse(body).deleting
 
 
 def test_tasks_come_by_job_and_index():
@@ -100,11 +89,6 @@ def test_the_hash_changes_exactly_when_a_pod_must_be_replaced(job, spec, same):
 def test_the_hash_does_not_depend_on_the_order_of_keys():
     turned = {"spec": dict(reversed(TWO_KEYS["spec"].items()))}
     assert hash_of({"template": TWO_KEYS}) == hash_of({"template": turned})
-
-
-def test_an_address_is_the_tasks_dns_name_and_port():
-    cluster = make_cluster({"data_loader": 3}, clusterDomain="cluster.local")
-    assert cluster.address_of(Task(cluster.jobs[0], 2)) == "demo-data-loader-2.demo.default.svc.cluster.local:2222"
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])

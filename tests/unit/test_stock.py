@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import methodcaller as does
 
 import pytest
-from in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled
+from in_memory import OTHERS, InMemoryWorld, make_cluster, running, settled
 
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.life.roster import call_roll
@@ -137,18 +137,6 @@ def test_suspended_cluster_is_as_at_the_start_but_for_its_incarnation():
     assert (rested.started_at, rested.restarts, rested.of("worker")) == (0.0, 0, JobRecord(incarnation=5))
     again = InMemoryWorld().stock(make_cluster({"worker": 2}, suspend=True), rested)
     assert again.of("worker") == JobRecord(incarnation=5)
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_pod_from_before_a_suspension_is_ignored_after_it(phase):
-    cluster, world = running({"worker": 1})
-    world.edit("Pod", "demo-worker-0", {"metadata": {"finalizers": ["example.com/keep"]}})
-    world.pod_ends("demo-worker-0", phase)
-    world.observe(cluster)
-    world.edit("Pod", "demo-worker-0", LEAVING)
-    known = Ledger(started_at=5.0, jobs={"worker": JobRecord()})
-    resumed = world.stock(cluster, world.stock(make_cluster({"worker": 1}, suspend=True), known))
-    assert (resumed.verdict, resumed.restarts, resumed.of("worker").completed) == (None, 0, frozenset())
 
 
 def test_pod_of_an_earlier_incarnation_is_ignored():

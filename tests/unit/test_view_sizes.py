@@ -38,12 +38,6 @@ def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
     assert InMemoryWorld().plan(cluster).findings == ()
 
 
-def test_five_thousand_tasks_with_filters_fit():
-    seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
-    cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
-    assert InMemoryWorld().plan(cluster).findings == ()
-
-
 # --- the pod of each task, in the chief's view
 def pod_of(cluster, task):
     name = naming.pod_name(cluster.name, task.job.name, task.index)

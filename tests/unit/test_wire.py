@@ -9,7 +9,7 @@ import pytest
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.objects.base import Meta
-from tfcluster_operator.objects.config_map import ConfigMap, read_file
+from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.pod import Exit, Pod
 from tfcluster_operator.objects.service import Port, Service, ServiceSpec
@@ -97,12 +97,6 @@ def test_a_service_is_read_in_the_fields_that_we_set():
     read = KINDS["Service"].read(msgspec.json.encode({"metadata": METADATA, "spec": spec}))
     found = [Port("x", 1, "named", "UDP"), Port(port=2)]
     assert read == Service(META, ServiceSpec({"a": "b"}, found, "None", publish_not_ready_addresses=True))
-
-
-def test_a_config_map_is_read_as_digests():
-    body = {"metadata": METADATA, "data": {"a": "text"}, "binaryData": {"b": "AA=="}, "immutable": True}
-    found = KINDS["ConfigMap"].read(msgspec.json.encode(body))
-    assert ConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
 
 
 def test_list_returns_objects_and_the_continue_token():

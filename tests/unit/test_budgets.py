@@ -14,7 +14,6 @@ KIND = "PodDisruptionBudget"
 
 
 def guarded(least: int | str = 1, *, replicas: int = 4, **spec: object) -> TFCluster:
-    """Build a cluster of one chief and some workers with this minimal number of available workers."""
     workers = {"replicas": replicas, "disruptionBudget": {"minAvailable": least}}
     return make_cluster({"chief": 1, "worker": workers}, **spec)
 

@@ -67,7 +67,6 @@ class Server:
 
 
 def make_client(server: Server) -> Client:
-    """Create a client of that server, with the clock of the running loop."""
     loop = asyncio.get_running_loop()
     clock = Clock(wall=lambda: NOW + loop.time(), elapsed=loop.time)
     session: Any = server
@@ -75,8 +74,6 @@ def make_client(server: Server) -> Client:
 
 
 def ask(server: Server, method: str) -> bytes | errors.KubeError:
-    """Send one request; return the response, or the error."""
-
     async def scenario() -> bytes | errors.KubeError:
         try:
             return await make_client(server).request(method, "/api/v1/pods")

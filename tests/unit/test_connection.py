@@ -69,10 +69,7 @@ def test_watches_leave_connections_to_requests():
 
 
 def test_credentials_are_read_again_after_a_minute(tmp_path, monkeypatch):
-    """A request has the token that the folder held at most a minute ago, also while the folder cannot be read.
-
-    A server with a certificate of a new authority is trusted then, too.
-    """
+    """At most a minute old, also while the folder cannot be read; so is the server's authority."""
     token, trusted = tmp_path / "token", tmp_path / "ca.crt"
     authorities = []
     for name in ("old", "new"):

@@ -48,7 +48,6 @@ def admitted(text: str) -> bool:
 
 @st.composite
 def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
-    """Draw a canonical filter with its job and index."""
     job = draw(st.none() | JOBS)
     task = draw(st.none() | NUMBERS)
     device = draw(DEVICES | st.just("") if job or task else DEVICES)

@@ -32,7 +32,6 @@ def gang(
 
 
 def passes(world: InMemoryWorld, cluster: TFCluster, count: int = 2) -> None:
-    """Plan and execute repeatedly, without a wait in between."""
     for _ in range(count):
         world.end_graceful_deletions()
         world.apply_all(world.plan(cluster).actions, cluster)

@@ -98,7 +98,6 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
 
 
 def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
-    """Plan, and return the name of each created pod."""
     return [one.name for one in world.plan(cluster).actions if creates(one, "Pod")]
 
 

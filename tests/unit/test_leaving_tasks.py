@@ -17,7 +17,6 @@ def declared(workers, generation, **worker):
 
 
 def passed(world, cluster):
-    """Plan once and execute; return the plan's actions."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return actions

@@ -19,7 +19,6 @@ OWNER = [{**ABOUT, "controller": True, "blockOwnerDeletion": True}]
 
 
 def pod(template: dict[str, Any], *, job: str = "worker", resolver: str | None = None, **spec: Any) -> dict[str, Any]:
-    """Build the pod of the second task of a job with this template."""
     cluster = make_cluster({job: {"replicas": 2, "template": template}}, **spec)
     task = Task(cluster.jobs[0], 1)
     return build_pod(cluster, task, view_digest="digest", attempt=3, incarnation=4, resolver=resolver)

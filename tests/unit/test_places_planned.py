@@ -24,7 +24,6 @@ CONTAINERS = [{"name": "tensorflow", "image": "image:1"}]
 
 
 def declared(scheduling: object = None, *, uid: str = "", **templates: dict[str, Any]) -> TFCluster:
-    """Build a cluster of parameter servers and workers, with these fields in the specs of their templates."""
     jobs = {
         name: {"replicas": 2, "template": {"spec": {"containers": CONTAINERS, **templates.get(name, {})}}}
         for name in ("ps", "worker")

@@ -50,7 +50,6 @@ def labelled(key: str, value: str | None) -> Any:
 
 
 def make_later_pod(world: InMemoryWorld) -> None:
-    """Create a second pod of the task, as after a failure."""
     pod = copy.deepcopy(world.objects["Pod", SUBJECT])
     pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
     world.create("Pod", pod)

@@ -21,13 +21,11 @@ in_world = within(simulated)
 
 
 def said(world: World, kind: str) -> tuple[Any, Any]:
-    """Return the status and the reason of a condition of the cluster."""
     found = dialect.condition(world.cluster(), kind)
     return found.get("status"), found.get("reason")
 
 
 def deletions(world: World, pod: str) -> int:
-    """Count the operator's requests to delete a pod."""
     return sum(
         one.user == OPERATOR and (one.verb, one.resource, one.name) == ("delete", "pods", pod)
         for one in world.kube.requests

@@ -29,7 +29,6 @@ ONE_GPU = gpu_template(**{"nvidia.com_gpu": "1"})
 def view(
     cluster: TFCluster, job: str, file: str = contract.VIEW_FILE, world: InMemoryWorld | None = None
 ) -> contract.View:
-    """Return one parsed file of a job's views."""
     observed = world.observe(cluster) if world else Observed()
     (wanted,) = [one for one in views_for(cluster, observed) if one.job.name == job]
     return contract.load(wanted.files[file].text)

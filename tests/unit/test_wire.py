@@ -132,10 +132,7 @@ def disruption_target(value: str) -> dict[str, Any]:
     ],
 )
 def test_disruption_is_detected_by_reason_or_condition(status, disrupted):
-    """Deletion by others, a node's rejection, or a loss by the runtime; the program's own end is a failure.
-
-    A reason of the pod has priority over one of its container.
-    """
+    """The program's own end is a failure; a reason of the pod has priority over one of its container."""
     assert disrupted == pod({"phase": "Failed", **status}, containers=[{"name": "task"}]).disrupted
 
 

@@ -21,10 +21,7 @@ REFUSED = RetryLater("no answer")
 
 
 class Stage:
-    """A queue on the loop's clock, and its reconciles, each with the seconds since the start.
-
-    ``lasts`` is the duration of a reconcile, ``results`` the successive results of key a (an exception is raised).
-    """
+    """A queue, the reconciles that it made, how long one lasts, and the successive ``results`` of key a."""
 
     def __init__(self, *, lasts: float = 0.0, results: list[Any] | None = None) -> None:
         self.clock = asyncio.get_running_loop().time

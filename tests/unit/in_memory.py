@@ -84,7 +84,7 @@ class InMemoryWorld:
         self.ledger = Ledger()
         #: Recent rejections.
         self.holds = Holds()
-        self.restart_operator()
+        self.stores = Stores(lambda *_: None, lambda: self.now)
 
     # --- the API server
 
@@ -225,11 +225,6 @@ class InMemoryWorld:
 
     def read(self, kind: str, name: str) -> Child:
         return self._kinds[kind].read(msgspec.json.encode(self.objects[kind, name]))
-
-    def restart_operator(self) -> None:
-        """Drop the operator's observations; its record stays."""
-        self.stores = Stores(lambda *_: None, lambda: self.now)
-        self.holds = Holds()
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Observe with the operator's own readers and stores, as after a list; see Stores.observe."""

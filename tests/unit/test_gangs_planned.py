@@ -184,40 +184,29 @@ def test_deleted_group_of_a_scheduled_gang_keeps_its_pods():
     assert not any(isinstance(one, Delete) for one in world.plan(TWO).actions)
 
 
-def test_priority_is_that_of_the_pods():
-    """The scheduler rejects a group with another priority than its pods'; the field is immutable."""
-
+def test_priority_that_admission_gives_a_group_of_pods_without_one_stays():
     def at(priority: str) -> TFCluster:
         template = {"spec": {"priorityClassName": priority, "containers": [{"name": "task", "image": "image:1"}]}}
         return gang({"worker": {"replicas": 2, "template": template}})
 
-    world = started(at("high"))
-    assert world.objects[KIND, "demo.0"]["spec"]["priorityClassName"] == "high"
-    world.settle(at("low"))
-    assert world.objects[KIND, "demo.0"]["spec"]["priorityClassName"] == "low"
-    assert set(members(world).values()) == {"demo.0"}
-
+    world = started(at("low"))
     world.settle(at(""))
     assert "priorityClassName" not in world.objects[KIND, "demo.0"]["spec"]
+    assert set(members(world).values()) == {"demo.0"}
     world.edit(KIND, "demo.0", {"spec": {"priorityClassName": "default-of-kubernetes"}})
     assert world.plan(at("")).actions == ()
 
 
-def test_server_without_groups_blocks_the_gang():
-    cluster = gang({"worker": 2})
-    world = InMemoryWorld()
-    world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)
-    world.apply_all(world.plan(cluster).actions, cluster)
-    planned = world.plan(cluster)
-    assert world.names("Pod") == set()
-    (finding,) = planned.findings
-    assert finding.reason == reasons.GANG_UNAVAILABLE
-    assert "does not serve podgroups" in finding.message
-    assert planned.wake_after == 20.0
-    running = settled(make_cluster({"worker": 2}))
-    running.stores.of[KIND].have_none("it does not", None)
-    running.delete("Pod", "demo-worker-0", force=True)
-    assert running.plan(cluster).findings[0].reason == reasons.GANG_UNAVAILABLE
+def test_server_without_groups_blocks_the_gang_and_the_next_pod_of_one_that_is_declared():
+    for world in (InMemoryWorld(), settled(make_cluster({"worker": 2}))):
+        world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)
+        if world.names("Pod"):
+            world.delete("Pod", "demo-worker-0", force=True)
+        planned = world.plan(TWO)
+        assert not any(creates(one, "Pod") for one in planned.actions)
+        (finding,) = planned.findings
+        assert (finding.reason, planned.wake_after) == (reasons.GANG_UNAVAILABLE, 20.0)
+        assert "does not serve podgroups" in finding.message
 
 
 def test_least_number_of_a_gang_needs_a_gang():

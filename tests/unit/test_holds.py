@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import NOW, InMemoryWorld, creates, groups_of, make_cluster, running, settled
+from unit.in_memory import NOW, InMemoryWorld, creates, make_cluster, running, settled
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -230,7 +230,7 @@ def test_repair_back_off_in_a_plan_waits_and_is_reported():
     planned = world.plan(cluster)
     assert [action.name for action in planned.actions] == ["demo-worker-1"]
     assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONFLICTING_WRITES], 1.0)
-    assert len(groups_of(planned)) == 1
+    assert len(planned.groups) == 1
 
 
 def test_rejection_of_another_task_keeps_the_first_message():

@@ -152,14 +152,9 @@ async def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on
     assert (first.cancelled() and not second.cancelled(), await count_admitted(limiter, 9)) == (True, 2)
 
 
-async def _hold(limiter: AdaptiveLimiter, seconds: float) -> None:
-    async with limiter.slot():
-        await asyncio.sleep(seconds)
-
-
-async def _pass_through(limiter: AdaptiveLimiter, *, urgent: bool) -> None:
+async def _hold(limiter: AdaptiveLimiter, seconds: float, *, urgent: bool = True) -> None:
     async with limiter.slot(urgent=urgent):
-        pass
+        await asyncio.sleep(seconds)
 
 
 @virtual
@@ -167,7 +162,7 @@ async def test_requests_without_a_place_are_waiting():
     """Both kinds count, until they have a slot."""
     limiter = AdaptiveLimiter(start=1.0)
     async with limiter.slot():
-        waiting = [asyncio.create_task(_pass_through(limiter, urgent=urgent)) for urgent in (True, False, False)]
+        waiting = [asyncio.create_task(_hold(limiter, 0, urgent=urgent)) for urgent in (True, False, False)]
         await asyncio.sleep(0)
         assert limiter.waiting == 3
     await asyncio.gather(*waiting)

@@ -32,18 +32,6 @@ def test_what_is_left_out_has_its_default():
     assert cluster.inject
 
 
-def test_what_is_declared_is_read():
-    filters = {"deviceFilters": ["/job:worker"], "taskDeviceFilters": {"4": ["/job:worker/task:0"]}}
-    worker = {"replicas": 2, "maxReplicas": 5, "port": 9000, **filters, "template": TEMPLATE}
-    cluster = make_cluster({"worker": worker}, rpcLayer="grpc+gdr", clusterDomain="a.b", suspend=True, generation=6)
-    (job,) = cluster.jobs
-    named = (cluster.name, cluster.namespace, cluster.uid, cluster.generation, cluster.deleting)
-    assert named == ("demo", "default", "uid-of-the-cluster", 6, False)
-    assert (cluster.spec.rpc_layer, cluster.spec.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
-    assert (job.replicas, job.max_replicas, job.port, job.template) == (2, 5, 9000, TEMPLATE)
-    assert (job.filters, job.task_filters) == (("/job:worker",), {4: ("/job:worker/task:0",)})
-
-
 def test_tasks_come_by_job_and_index():
     cluster = make_cluster({"worker": 2, "chief": 1, "ps": 0})
     assert [str(task) for task in cluster.tasks()] == ["chief-0", "worker-0", "worker-1"]

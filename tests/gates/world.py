@@ -92,13 +92,7 @@ class World:
     def __post_init__(self) -> None:
         self.kube = MemoryKubernetes(self.now, namespaces=(dialect.NAMESPACE,))
         self.nodes = Nodes(self.kube, self.now)
-        self.operator = Operator(
-            self.kube,
-            self._counting,
-            wall=self.now,
-            archive=ARCHIVE,
-            metrics=self._metrics,
-        )
+        self.operator = Operator(self.kube, self._counting, wall=self.now, archive=ARCHIVE, metrics=self._metrics)
         self._garbage = asyncio.create_task(self.kube.collect_garbage())
 
     def now(self) -> float:

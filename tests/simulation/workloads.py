@@ -480,13 +480,7 @@ def _workloads() -> tuple[Workload, ...]:
                 ),
             ),
         ),
-        Workload(
-            "again",
-            (
-                Step("create", _declare(_PAIR), ready),
-                Step("delete, create", _delete_and_create, ready),
-            ),
-        ),
+        Workload("again", (Step("create", _declare(_PAIR), ready), Step("delete, create", _delete_and_create, ready))),
         Workload(
             "foreign names",
             (

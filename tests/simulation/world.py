@@ -74,11 +74,7 @@ class World:
     def another_operator(self, name: str) -> Operator:
         """Create another replica of the operator; with a name, it takes part in the election."""
         return Operator(
-            self.kube,
-            self.faults,
-            wall=lambda: self.now() + self.clock_off,
-            namespaces=self.namespaces,
-            name=name,
+            self.kube, self.faults, wall=lambda: self.now() + self.clock_off, namespaces=self.namespaces, name=name
         )
 
     def now(self) -> float:

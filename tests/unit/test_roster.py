@@ -9,14 +9,7 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import (
-    OTHERS,
-    PREDECESSORS,
-    InMemoryWorld,
-    RefusedError,
-    make_cluster,
-    settled,
-)
+from unit.in_memory import OTHERS, PREDECESSORS, InMemoryWorld, RefusedError, make_cluster, settled
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger

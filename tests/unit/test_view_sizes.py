@@ -21,10 +21,7 @@ def test_view_too_large_for_a_config_map_is_rejected_with_its_size(monkeypatch):
     size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
     planned = InMemoryWorld().plan(cluster)
-    assert {action.name for action in planned.actions if creates(action, "Pod")} == {
-        "demo-worker-0",
-        "demo-worker-1",
-    }
+    assert {action.name for action in planned.actions if creates(action, "Pod")} == {"demo-worker-0", "demo-worker-1"}
     assert [action.name for action in planned.actions if creates(action, "ConfigMap")] == ["demo-worker"]
     assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message

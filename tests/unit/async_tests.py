@@ -56,3 +56,6 @@ async def simulated(plan: Plan | None = None) -> AsyncIterator[World]:
         yield world
     finally:
         await world.end()
+
+
+in_world = within(simulated)

@@ -6,7 +6,6 @@ import pytest
 from unit.in_memory import InMemoryWorld, make_cluster, settled
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.parse import InvalidSpecError
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Patch
 
@@ -92,9 +91,3 @@ def test_foreign_budget_is_reported_and_does_not_block_pods():
     assert "PodDisruptionBudget demo-worker" in finding.message
     assert "demo-worker-0" in world.names("Pod")
     assert kept(world) == {"demo-worker": 1}
-
-
-@pytest.mark.parametrize("value", ["0%", "101%", "half", "-1%", True, [], {}])
-def test_invalid_number_is_reported_with_its_path(value):
-    with pytest.raises(InvalidSpecError, match=r"spec\.jobs\.worker\.disruptionBudget\.minAvailable"):
-        make_cluster({"worker": {"disruptionBudget": {"minAvailable": value}}})

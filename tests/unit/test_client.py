@@ -125,6 +125,13 @@ def test_rejection_is_not_retried(method, status, reason, kind):
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"reason": 5}', b"\xff" * 300])
+def test_response_without_a_status_is_reported_verbatim(body):
+    """A proxy on the way can return any text; its first 200 bytes are the message."""
+    error = errors.from_response(403, body)
+    assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
+
+
 # --- informers
 
 

@@ -95,6 +95,20 @@ def test_filter_that_matches_everything_is_not_admitted(text: str) -> None:
     assert not admitted(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "/", "//", "job:ps", "/job:", "/job:PS", "/job:p-s", "/job:0ps", "/job:ps/", "/job:ps/task:", "/Job:ps"),
+        *("/job:ps/task:01", "/job:ps/task:-1", "/job:ps/task:*", "/job:ps/task:1/task:2", "/task:1/job:ps", "/gpu"),
+        *("/job:ps/replica:1", "/job:ps /task:0", " /job:ps", "/job:ps\n", "/device:", "/device:GPU:", "/tpu:0"),
+        *("/device:GPU:01", "/job:ps/task:٣", "/job:ps,/job:worker"),
+    ],
+)
+def test_filter_in_another_form_is_rejected(text: str) -> None:
+    """A text that TensorFlow would parse differently, or reject, is not a filter."""
+    assert filters.parse(text) is None
+
+
 def test_every_rule_gives_advice() -> None:
     rules = RULES.of_one_list() + RULES.of_the_cluster()
     advice = [check.advice for check in (*RULES.OF_ONE_FILTER, *RULES.OF_THE_CLUSTER)]

@@ -6,10 +6,10 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, InMemoryWorld, creates, make_body, make_cluster, settled
+from unit.in_memory import LEAVING, InMemoryWorld, creates, make_cluster, settled
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Delete
 
@@ -207,11 +207,6 @@ def test_server_without_groups_blocks_the_gang_and_the_next_pod_of_one_that_is_d
         (finding,) = planned.findings
         assert (finding.reason, planned.wake_after) == (reasons.GANG_UNAVAILABLE, 20.0)
         assert "does not serve podgroups" in finding.message
-
-
-def test_least_number_of_a_gang_needs_a_gang():
-    with pytest.raises(InvalidSpecError, match=r"spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"):
-        parse(make_body({"worker": {"minReplicas": 1}}))
 
 
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName"])

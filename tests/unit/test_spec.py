@@ -79,11 +79,6 @@ def test_the_hash_does_not_depend_on_the_order_of_keys():
     assert hash_of({"template": TWO_KEYS}) == hash_of({"template": turned})
 
 
-@pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])
-def test_cluster_without_jobs_is_reported(spec):
-    assert problems({**make_body(), "spec": spec}) == ("spec.jobs: declare at least one job",)
-
-
 @pytest.mark.parametrize(
     "field", ["replicas", "port", "restartPolicy", "deviceFilters", "taskDeviceFilters", "template"]
 )
@@ -91,13 +86,6 @@ def test_an_empty_key_of_a_job_is_as_good_as_none(field):
     body = make_body()
     body["spec"]["jobs"] = {"worker": {field: None}}
     assert parse(body) == parse({**body, "spec": {"jobs": {"worker": {}}}})
-
-
-@pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
-def test_invalid_job_name_is_reported(name):
-    """Two such names can be equal in DNS, and their pods would replace each other forever."""
-    (problem,) = problems(make_body({"worker": 1, name: 1}))
-    assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
 
 
 def test_all_unreadable_parts_are_reported_together():
@@ -188,17 +176,35 @@ def test_share_of_the_tasks_is_rounded_down_and_one_at_least(strategy, replicas,
     assert cluster.spec.update_strategy.within(replicas) == unavailable
 
 
-@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {}])
-def test_invalid_max_unavailable_is_reported(most):
-    (problem,) = problems(make_body({"worker": 2}, updateStrategy=rolling(most)))
-    assert "maxUnavailable" in problem
-
-
 def test_resolver_is_delivered_unless_the_image_brings_it():
     delivered = [make_cluster(resolver={"delivery": one}).inject for one in ("ConfigMap", "None")]
     assert delivered == [True, False]
-    (told,) = problems(make_body(resolver={"delivery": "Image"}))
-    assert told.startswith("spec.resolver.delivery: ")
+
+
+NAMES = ("my-worker", "Worker", "1a", "", "a_", "größe", "a.b")
+SHARES = ("0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {})
+LEAST = ("0%", "101%", "half", "-1%", True, [], {})
+
+
+# Names that are equal in DNS have pods that would replace each other forever.
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        *(({**make_body(), "spec": of}, "spec.jobs: declare at least one job") for of in (None, {}, {"jobs": None})),
+        (make_body({}), "spec.jobs: declare at least one job"),
+        *((make_body({"worker": 1, of: 1}), f"spec.jobs: {of!r} cannot name a job: use lower case") for of in NAMES),
+        *((make_body({"worker": 2}, updateStrategy=rolling(of)), "maxUnavailable") for of in SHARES),
+        *(
+            (make_body({"worker": {"disruptionBudget": {"minAvailable": of}}}), "worker.disruptionBudget.minAvailable")
+            for of in LEAST
+        ),
+        (make_body({"worker": {"minReplicas": 1}}), "spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"),
+        (make_body(resolver={"delivery": "Image"}), "spec.resolver.delivery: "),
+    ],
+)
+def test_invalid_value_is_reported(body, words):
+    (problem,) = problems(body)
+    assert words in problem
 
 
 # --- limits

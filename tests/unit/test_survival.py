@@ -11,13 +11,10 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.memory_kubernetes import Answer
-from unit.async_tests import simulated, within
+from unit.async_tests import in_world
 
 #: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
-
-
-in_world = within(simulated)
 
 
 def said(world: World, kind: str) -> tuple[Any, Any]:

@@ -104,22 +104,6 @@ async def scene(server: SmallServer, *namespaces: str | None) -> AsyncIterator[S
         assert not session.closed
 
 
-@pytest.mark.parametrize("code", [500, 504, 410])
-@played
-async def test_an_error_in_the_stream_is_survived(code):
-    """After an ERROR event with any code, the watch is opened again, and reports the missed events."""
-    server = SmallServer()
-    server.put("x")
-    async with scene(server) as found:
-        await until(lambda: server.watches[""], "the watch is open")
-        server.put("missed", tell=False)
-        server.say_error(code)
-        await until(lambda: found.ear.alive == {"x", "missed"}, "what was missed is known")
-        await until(lambda: server.watches[""], "the watch is open again")
-        server.put("later")
-        await until(lambda: ("ADDED", "later") in found.ear.events, "later is heard of")
-
-
 @played
 async def test_a_namespace_closed_while_it_is_watched_disturbs_no_other():
     """A namespace that is deleted with its Role ends only its own watch: the other one is never opened again."""

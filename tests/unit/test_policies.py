@@ -57,7 +57,6 @@ def test_end_counts_only_before_the_deletion_was_asked_for(ended_first, ending):
 
 
 ASKED = {"leaving": 1.0, "noted": Noted()}
-BY_ITS_STATUS = replace(ended(1, **ASKED), generation=2, told_of=1)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +90,6 @@ def test_time_since_a_deletion_outlives_an_operator(asked, known, since):
     """The time of the deletion is the API server's if it is plausible; otherwise our first observation."""
     before = pod(noted=Noted()).seen(None, NOW - 100) if known else None
     assert pod(leaving=asked, noted=Noted()).seen(before, NOW).noted.leaving_since == since
-
-
-def test_end_and_deletion_that_are_first_seen_together_prove_nothing():
-    assert [one.seen(None, 10.0).noted.ended_first for one in (ended(1, **ASKED), BY_ITS_STATUS)] == [False, True]
 
 
 @pytest.mark.parametrize(

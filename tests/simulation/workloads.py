@@ -28,22 +28,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A life.
-
-    Attributes:
-        name: its name in plans.
-        steps: its events.
-        setup: creates objects before the operator starts.
-        namespaces: those that the operator watches; none means all.
-        undisturbed: no fault strikes: it costs seconds, or a fault can change its end.
-        crashes: the operator already crashes in it: no plan adds the death of a leader.
-    """
+    """A life; ``setup`` comes before the operator starts, and without ``namespaces`` it watches all."""
 
     name: str
     steps: tuple[Step, ...]
     setup: Act = lambda _: None
     namespaces: tuple[str, ...] = ()
+    #: No fault strikes: it costs seconds, or a fault can change its end.
     undisturbed: bool = False
+    #: The operator already crashes in it: no plan adds the death of a leader.
     crashes: bool = False
 
 

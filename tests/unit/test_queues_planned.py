@@ -21,6 +21,9 @@ def asking(cpu: str, replicas: int, image: str = "image:1") -> dict[str, Any]:
     return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
 
 
+TOPOLOGY = "kueue.x-k8s.io/podset-"
+
+
 def workers(count: int, **jobs: int) -> dict[str, int]:
     return {**jobs, "worker": count}
 
@@ -218,14 +221,17 @@ def test_membership_changes_with_the_quota_of_a_growth():
     assert epochs[1:] == [epochs[1], epochs[1] + 1, epochs[1] + 2]
 
 
-def test_template_that_asks_for_more_waits_again():
+def test_template_that_asks_for_something_else_waits_again():
     """An edit of other fields keeps the quota."""
     queue = Queue({"worker": asking("1", 2)}).play("grant 0")
     uid = queue.claim()["metadata"]["uid"]
     queue.play({"worker": asking("1", 2, "image:2")})
     assert queue.claim()["metadata"]["uid"] == uid
-    queue.declare({"worker": asking("8", 2)}, settles=False)
-    assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
+    elsewhere, more = asking("1", 2), asking("8", 2)
+    elsewhere["template"]["metadata"] = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
+    for edited in (elsewhere, more):
+        queue.declare({"worker": edited}, settles=False)
+        assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
     queue.settle(queue.cluster)
     assert (queue.tasks(), queue.claim()["metadata"]["uid"] == uid) == ("", False)
     container = queue.claim()["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
@@ -316,9 +322,6 @@ def test_admission_check_adds_to_the_pods():
     assert "nodeSelector" not in queue.objects["Pod", "demo-chief-0"]["spec"]
 
 
-TOPOLOGY = "kueue.x-k8s.io/podset-"
-
-
 @pytest.mark.parametrize(
     ("annotations", "request_", "added"),
     [
@@ -353,14 +356,6 @@ def test_kueue_chooses_the_topology_domains_of_the_pods(annotations, request_, a
         assert found == {**asked, **own}
         assert body["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "worker"
         assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
-
-
-def test_another_topology_waits_for_quota_again():
-    queue = Queue({"worker": asking("1", 2)}).play("grant 0")
-    edited = asking("1", 2)
-    edited["template"]["metadata"] = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
-    queue.declare({"worker": edited}, settles=False)
-    assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
 
 
 # --- the end

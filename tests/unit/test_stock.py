@@ -100,25 +100,26 @@ def test_time_beyond_the_longest_back_off_is_read_as_now(ahead, retry_in):
     assert (found.of("worker").failing[0].retry_at, found.of("worker").restart_at) == (now + retry_in,) * 2
 
 
-@pytest.mark.parametrize(("since", "left"), [(0.0, 600.0), (599.0, 1.0), (600.0, None), (5000.0, None)])
-def test_failure_of_a_task_that_works_is_forgotten_after_ten_minutes(since, left):
+@pytest.mark.parametrize(
+    ("since", "works", "left", "kept"),
+    [
+        (0.0, True, 600.0, True),
+        (599.0, True, 1.0, True),
+        (600.0, True, None, False),
+        (5000.0, True, None, False),
+        (5000.0, False, None, True),
+    ],
+)
+def test_failure_of_a_task_that_works_is_forgotten_after_ten_minutes(since, works, left, kept):
     """A record without an end would grow without limit."""
     cluster, world = running({"worker": 1})
+    if not works:
+        world.pod_runs("demo-worker-0", conditions=[])
     known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - since)})})
     found = world.stock(cluster, known)
     roster = call_roll(cluster, world.observe(cluster)).completed_by(found)
     assert seconds_until_forgiven(roster, found, world.now) == left
-    assert bool(found.of("worker").failing) == (left is not None)
-
-
-def test_failure_of_a_task_that_does_not_work_is_not_forgotten():
-    cluster, world = running({"worker": 1})
-    world.pod_runs("demo-worker-0", conditions=[])
-    known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - 5000)})})
-    found = world.stock(cluster, known)
-    assert found.of("worker").failing == known.of("worker").failing
-    roster = call_roll(cluster, world.observe(cluster))
-    assert seconds_until_forgiven(roster, found, world.now) is None
+    assert found.of("worker").failing == (known.of("worker").failing if kept else {})
 
 
 def test_what_only_served_the_next_start_goes_with_the_end():

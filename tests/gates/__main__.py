@@ -29,11 +29,7 @@ _SHORT: Final = 1.0
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run the workloads that the environment selects.
-
-    Returns:
-        The exit code: 1 if a count differs, or a workload does not end.
-    """
+    """Run the workloads that the environment selects."""
     began = time.perf_counter()
     names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
     # A process each: the caches of one workload must not affect the cost of another.

@@ -15,7 +15,6 @@ Phases = dict[str, Counts]
 
 
 def run(name: str) -> Phases | str:
-    """Run one workload; return the cost of its phases, or the error."""
     logging.disable(logging.CRITICAL)
     random.seed(7)
     calibration = calibrate()

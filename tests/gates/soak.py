@@ -29,11 +29,6 @@ _MAY_STAY: Final = {
 
 
 async def soak(world: World) -> None:
-    """Simulate a day.
-
-    Raises:
-        AssertionError: the operator still has data of deleted clusters, or the process grows.
-    """
     before = _entries(world.operator.engine)
     tracked: dict[int, int] = {}
 

@@ -31,11 +31,7 @@ def training(tasks: int) -> dict[str, Any]:
     return {
         "chief": {"replicas": 1, "template": _TEMPLATE},
         "ps": {"replicas": servers, "template": _TEMPLATE, "deviceFilters": ["/job:worker", "/job:chief"]},
-        "worker": {
-            "replicas": tasks - servers - 1,
-            "template": _TEMPLATE,
-            "deviceFilters": ["/job:ps", "/job:chief"],
-        },
+        "worker": {"replicas": tasks - servers - 1, "template": _TEMPLATE, "deviceFilters": ["/job:ps", "/job:chief"]},
     }
 
 

@@ -92,13 +92,7 @@ class World:
     def __post_init__(self) -> None:
         self.kube = MemoryKubernetes(self.now, namespaces=(dialect.NAMESPACE,))
         self.nodes = Nodes(self.kube, self.now)
-        self.operator = Operator(
-            self.kube,
-            self._counting,
-            wall=self.now,
-            archive=ARCHIVE,
-            metrics=self._metrics,
-        )
+        self.operator = Operator(self.kube, self._counting, wall=self.now, archive=ARCHIVE, metrics=self._metrics)
         self._garbage = asyncio.create_task(self.kube.collect_garbage())
 
     def now(self) -> float:
@@ -121,7 +115,6 @@ class World:
         self.kube.create("tfclusters", dialect.NAMESPACE, body, user="user")
 
     def edit(self, name: str, **spec: Any) -> None:
-        """Merge a change into the spec of a TFCluster."""
         self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
 
     def remove(self, resource: str, name: str, *, by_force: bool = False) -> None:
@@ -141,11 +134,6 @@ class World:
             await (asyncio.sleep(seconds) if seconds else self.await_quiet())
 
     async def await_quiet(self) -> None:
-        """Wait until nothing changes.
-
-        Raises:
-            AssertionError: the changes do not stop.
-        """
         elapsed = asyncio.get_running_loop().time
         began = since = elapsed()
         mark = self.kube.revision

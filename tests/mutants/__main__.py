@@ -29,11 +29,6 @@ _CLEAN_RUNS: Final = 3
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run the mutants.
-
-    Returns:
-        The exit code: 1 if a mutant survives or does not apply, or a plan fails without one.
-    """
     words = environment.get("MUTANT", "")
     chosen = [mutant for mutant in MUTANTS if words in mutant.name]
     if stale := [words for mutant in chosen if (words := _why_stale(mutant))]:

@@ -21,15 +21,7 @@ class StaleMutantError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One bug of one line.
-
-    Attributes:
-        name: a short description.
-        file: the path in the package.
-        old: the text of a line, or a part of it that is unique in the file.
-        new: its replacement.
-        plan: the plan that must fail.
-    """
+    """One bug of one line: ``old`` is a part of it that is unique in the file; ``plan`` must fail."""
 
     name: str
     file: str
@@ -38,30 +30,18 @@ class Mutant:
     plan: Plan
 
     def seed(self, text: str) -> str:
-        """Insert the bug into the text of a file.
-
-        Returns:
-            The text with the bug.
-
-        Raises:
-            StaleMutantError: the old text does not occur exactly once.
-        """
+        """Insert the bug into the text of a file."""
         if (found := text.count(self.old)) != 1:
             raise StaleMutantError(f"{self.name}: {self.file} holds this {found} times, and not once: {self.old}")
         return text.replace(self.old, self.new)
 
 
 def read(mutant: Mutant) -> str:
-    """Read the file of the checkout that a mutant changes."""
     return (SOURCES / PACKAGE / mutant.file).read_text()
 
 
 def copy_package(source: Path, into: Path, mutant: Mutant | None = None) -> None:
-    """Copy the operator's package.
-
-    Raises:
-        StaleMutantError: the bug no longer applies to the sources.
-    """
+    """Copy the operator's package, with a bug or without."""
     shutil.copytree(source / PACKAGE, into / PACKAGE)
     if mutant is not None:
         file = into / PACKAGE / mutant.file

@@ -22,13 +22,7 @@ class _TooLongError(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The input of a trial.
-
-    Attributes:
-        source: the folder with the package that is copied.
-        plans: the plans.
-        mutant: the bug in the copy; None for none.
-    """
+    """The folder with the package that is copied, the plans, and the bug in the copy."""
 
     source: Path
     plans: tuple[Plan, ...]
@@ -37,26 +31,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one plan.
-
-    Attributes:
-        complaints: those of the oracles, each with the oracle's name first.
-        broken: why the run proves nothing, or "": the simulation failed, or the plan's trigger was never met.
-    """
+    """The complaints about one plan; ``broken`` says why its run proves nothing."""
 
     complaints: tuple[str, ...]
     broken: str = ""
 
 
 def hold(trial: Trial) -> tuple[Finding, ...]:
-    """Copy the package and run the plans against the copy.
-
-    Returns:
-        The result of each plan, in order.
-
-    Raises:
-        RuntimeError: this process runs another operator than the copy.
-    """
+    """Copy the package and run the plans against the copy."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy_package(trial.source, Path(folder), trial.mutant)
         sys.path.insert(0, folder)

@@ -27,11 +27,7 @@ _PROCESSES = 2
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run the plans that the environment selects.
-
-    Returns:
-        The exit code: 1 if a plan failed.
-    """
+    """Run the plans that the environment selects."""
     names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
     if environment.get("LEARN"):
         return _learn(names)

@@ -173,7 +173,6 @@ def strip_notes(world: World) -> None:
 
 
 def strip_labels(world: World) -> None:
-    """Remove the operator's labels from all its objects."""
     for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
@@ -203,7 +202,6 @@ def add_words(world: World) -> None:
 
 
 def take_words_away(world: World) -> None:
-    """Remove the other controller's finalizer."""
     world.kube.patch("tfclusters", NAMESPACE, CLUSTER, {"metadata": {"finalizers": None}}, user="somebody")
 
 

@@ -65,7 +65,6 @@ def reason(status: Mapping[str, Any], kind: str) -> str:
 
 
 def verdict(status: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the condition that ended a cluster, and its reason."""
     for one in status.get("conditions") or ():
         if one["type"] in {"Succeeded", "Failed"} and one["status"] == "True":
             return one["type"], one["reason"]

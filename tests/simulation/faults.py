@@ -44,13 +44,7 @@ def _error(code: int) -> bytes:
 
 
 class Faults(Interceptor):
-    """The operator's connection, as the plan wants it.
-
-    Args:
-        plan: the fault and its trigger.
-        crash: kills the process whose request it is.
-        recording: whether the lines that pass are kept.
-    """
+    """The operator's connection, as the plan wants it; ``crash`` kills the process whose request it is."""
 
     def __init__(self, plan: Plan, crash: Callable[[], None], *, recording: bool = False) -> None:
         self._trigger = plan.trigger

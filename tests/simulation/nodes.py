@@ -29,17 +29,11 @@ Name = tuple[str, str]
 
 
 def spell(seconds: float) -> str:
-    """Format a time as the API does."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Nodes:
-    """Two nodes that get pods in turn.
-
-    Args:
-        kube: the API server.
-        now: seconds since the epoch, by the clock that is right.
-    """
+    """Two nodes that get pods in turn; ``now`` is the clock that is right."""
 
     def __init__(self, kube: MemoryKubernetes, now: Callable[[], float]) -> None:
         self._kube = kube

@@ -53,17 +53,7 @@ class _Line(Interceptor):
 
 
 class Operator:
-    """One replica of the operator.
-
-    Args:
-        kube: the API server.
-        faults: the faults of the connection.
-        wall: the machine's clock, which may step.
-        namespaces: the namespaces that it watches; empty means all.
-        name: its identity in the election; empty without election.
-        archive: the resolver to deliver instead of its own.
-        metrics: the registry that counts its reconciles, over all its starts.
-    """
+    """One replica of the operator; ``name`` is its identity in the election, and ``metrics`` outlive its starts."""
 
     def __init__(
         self,

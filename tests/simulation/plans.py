@@ -52,13 +52,7 @@ Trigger = Write | Line | Step
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of a workload with one fault, or none if it does not have a trigger.
-
-    Attributes:
-        workload: its name.
-        trigger: when the fault occurs.
-        action: the name of the fault in :mod:`simulation.faults` or :mod:`simulation.actors`.
-    """
+    """One run of a workload with one fault, or none if it does not have a trigger."""
 
     workload: str
     trigger: Trigger | None = None
@@ -80,11 +74,7 @@ class Plan:
 
 
 def read(text: str) -> Plan:
-    """Parse a plan.
-
-    Raises:
-        ValueError: the text is not a plan.
-    """
+    """Parse a plan; any other text is a ValueError."""
     told = json.loads(text)
     trigger = told.get("trigger")
     return Plan(told["workload"], None if trigger is None else _trigger(trigger), told.get("action", ""))

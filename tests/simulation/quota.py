@@ -16,12 +16,7 @@ _USER: Final = "kueue"
 
 
 class Queue:
-    """The queue of the namespace.
-
-    Args:
-        kube: the API server.
-        now: seconds since the epoch, by the clock that is right.
-    """
+    """The queue of the namespace; ``now`` is the clock that is right."""
 
     def __init__(self, kube: MemoryKubernetes, now: Callable[[], float]) -> None:
         self._kube = kube

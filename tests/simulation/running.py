@@ -33,16 +33,7 @@ def run(
     trace: Callable[[float, str], None] | None = None,
     intruder: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """Run a plan in virtual time.
-
-    Args:
-        plan: the plan.
-        wanted: the reference of its workload; a step is complete when the world equals it. Without one, a step is
-            complete when its own condition holds.
-        recording: whether the outcome keeps the lines of watches.
-        trace: receives every request, change and action, with the time.
-        intruder: acts as the operator after its start: a seeded bug.
-    """
+    """Run a plan in virtual time; a step is complete when the world equals ``wanted``, or else by its own condition."""
     logging.disable(logging.NOTSET if trace else logging.CRITICAL)
     random.seed(7)
     outcome, began = Outcome(plan), time.perf_counter()

@@ -46,12 +46,7 @@ class _Exchange:
 
 
 class BorrowedSession:
-    """A session on the connections of another one, whose requests pass middlewares.
-
-    Args:
-        lender: the session.
-        middlewares: the outermost first.
-    """
+    """A session on the connections of another one, whose requests pass middlewares, the outermost first."""
 
     def __init__(self, lender: MemorySession, *middlewares: Middleware) -> None:
         self._lender = lender

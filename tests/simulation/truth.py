@@ -19,13 +19,7 @@ class Known:
 
 
 class Truth:
-    """The expected state of each TFCluster, by docs/explanation/lifecycle.md.
-
-    Args:
-        kube: the API server.
-        nodes: the true state of the pods.
-        now: seconds since the epoch, by the clock that is right.
-    """
+    """The expected state of each TFCluster, by docs/explanation/lifecycle.md; ``now`` is the clock that is right."""
 
     def __init__(self, kube: MemoryKubernetes, nodes: Nodes, now: Callable[[], float]) -> None:
         self._kube = kube

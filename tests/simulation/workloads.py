@@ -18,14 +18,7 @@ Until = Callable[[World], bool]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One event and its expected result.
-
-    Attributes:
-        name: of the event.
-        act: triggers it.
-        until: holds when the result is there.
-        within: seconds until then after a fault.
-    """
+    """One event and its expected result, at most ``within`` seconds after a fault."""
 
     name: str
     act: Act
@@ -35,22 +28,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A life.
-
-    Attributes:
-        name: its name in plans.
-        steps: its events.
-        setup: creates objects before the operator starts.
-        namespaces: those that the operator watches; none means all.
-        undisturbed: no fault strikes: it costs seconds, or a fault can change its end.
-        crashes: the operator already crashes in it: no plan adds the death of a leader.
-    """
+    """A life; ``setup`` comes before the operator starts, and without ``namespaces`` it watches all."""
 
     name: str
     steps: tuple[Step, ...]
     setup: Act = lambda _: None
     namespaces: tuple[str, ...] = ()
+    #: No fault strikes: it costs seconds, or a fault can change its end.
     undisturbed: bool = False
+    #: The operator already crashes in it: no plan adds the death of a leader.
     crashes: bool = False
 
 
@@ -202,8 +188,6 @@ def restarts(count: int) -> Until:
 
 
 def is_ours(kind: str, name: str) -> Until:
-    """Test the owner of an object."""
-
     def until(world: World) -> bool:
         found = world.kube.get(kind, NAMESPACE, name)
         return found is not None and bool(found["metadata"].get("ownerReferences"))
@@ -489,13 +473,7 @@ def _workloads() -> tuple[Workload, ...]:
                 ),
             ),
         ),
-        Workload(
-            "again",
-            (
-                Step("create", _declare(_PAIR), ready),
-                Step("delete, create", _delete_and_create, ready),
-            ),
-        ),
+        Workload("again", (Step("create", _declare(_PAIR), ready), Step("delete, create", _delete_and_create, ready))),
         Workload(
             "foreign names",
             (
@@ -758,10 +736,7 @@ def _workers(count: int) -> list[str]:
 
 
 def _is_replaced(pod: str, *, counted: int) -> Until:
-    """Test whether a lost pod's task runs again and the status counts at least this number of losses.
-
-    The count is reported later than the task runs.
-    """
+    """Test whether a lost pod's task runs again, and its loss is counted, which comes later."""
     job = pod.rpartition("-")[0]
 
     def until(world: World) -> bool:
@@ -789,7 +764,6 @@ def _has_succeeded(workers: int) -> Until:
 
 
 def _is_running(*names: str) -> Until:
-    """Test which pods of the first cluster run."""
     wanted = {f"{CLUSTER}-{name}" for name in names}
     return lambda world: (
         wanted == {one["metadata"]["name"] for one in world.pods() if one["status"].get("phase") == "Running"}

@@ -33,13 +33,7 @@ class Moment:
 
 @dataclass(slots=True)
 class World:
-    """All objects and actors of one run.
-
-    Args:
-        plan: the plan.
-        namespaces: those that the operator watches; none means all.
-        recording: whether the lines of watches are kept, to generate plans from them.
-    """
+    """All objects and actors of one run; without namespaces the operator watches all."""
 
     plan: Plan
     namespaces: tuple[str, ...] = ()
@@ -80,11 +74,7 @@ class World:
     def another_operator(self, name: str) -> Operator:
         """Create another replica of the operator; with a name, it takes part in the election."""
         return Operator(
-            self.kube,
-            self.faults,
-            wall=lambda: self.now() + self.clock_off,
-            namespaces=self.namespaces,
-            name=name,
+            self.kube, self.faults, wall=lambda: self.now() + self.clock_off, namespaces=self.namespaces, name=name
         )
 
     def now(self) -> float:
@@ -138,7 +128,6 @@ class World:
         act(self)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task beside the steps."""
         self._tasks.append(asyncio.create_task(work))
 
     def start_another(self) -> None:
@@ -147,8 +136,6 @@ class World:
         second.start()
 
     def listen(self, trace: Callable[[float, str], None]) -> None:
-        """Send all events to a listener, with the loop's time."""
-
         def tell(what: str) -> None:
             trace(self.elapsed(), what)
 
@@ -193,7 +180,6 @@ class World:
         self.truth.look()
 
     def edit(self, spec: Mapping[str, Any], name: str = dialect.CLUSTER) -> None:
-        """Merge a change into the spec of a TFCluster."""
         self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
         self.truth.look()
 

@@ -24,6 +24,10 @@ def virtual(test: AsyncTest, *, patience: float = 0) -> Callable[..., None]:
     return run
 
 
+#: For tests with sockets, which the clock waits for.
+played = functools.partial(virtual, patience=0.001)
+
+
 def within(setting: Setting, *, patience: float = 0) -> Callable[[AsyncTest], Callable[..., None]]:
     """Run a test in virtual time; its first argument comes from a context manager, which ends after it."""
 
@@ -52,3 +56,6 @@ async def simulated(plan: Plan | None = None) -> AsyncIterator[World]:
         yield world
     finally:
         await world.end()
+
+
+in_world = within(simulated)

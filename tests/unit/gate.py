@@ -69,7 +69,6 @@ class Gate:
         return dialect.condition(self.world.cluster(), kind)
 
     def ready(self) -> tuple[str, str]:
-        """Return the status and the reason of Ready."""
         found = self.condition("Ready")
         return found.get("status", ""), found.get("reason", "")
 

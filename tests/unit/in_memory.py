@@ -49,7 +49,6 @@ def _is_kept(pod: Object) -> bool:
 
 
 def timestamp(seconds: float) -> str:
-    """Format a time as Kubernetes does."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -66,7 +65,6 @@ def make_body(jobs: Mapping[str, Any] | None = None, *, generation: int = 1, sta
 
 
 def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluster:
-    """Parse a TFCluster; see make_body."""
     return parse(make_body(jobs, **spec))
 
 
@@ -75,11 +73,7 @@ def creates(action: Action, *kinds: str) -> bool:
 
 
 class InMemoryWorld:
-    """The namespace "default".
-
-    Args:
-        scheduler: the scheduler whose PodGroups exist.
-    """
+    """The namespace "default", with the PodGroups of one scheduler."""
 
     def __init__(self, scheduler: GangScheduler = KUBERNETES) -> None:
         self._kinds = kinds_for(scheduler)
@@ -90,12 +84,11 @@ class InMemoryWorld:
         self.ledger = Ledger()
         #: Recent rejections.
         self.holds = Holds()
-        self.restart_operator()
+        self.stores = Stores(lambda *_: None, lambda: self.now)
 
     # --- the API server
 
     def create(self, kind: str, body: Object) -> Object:
-        """Create an object; a name that exists is rejected."""
         made = copy.deepcopy(body)
         name = made["metadata"]["name"]
         if (kind, name) in self.objects:
@@ -159,7 +152,6 @@ class InMemoryWorld:
         self._tell(name, {**running, **status})
 
     def pod_ends(self, name: str, phase: str, **status: Any) -> None:
-        """End a pod."""
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "finishedAt": timestamp(self.now)}
         statuses = [{"name": "task", "state": {"terminated": ended}}]
         unready = [{"type": "Ready", "status": "False"}]
@@ -171,7 +163,6 @@ class InMemoryWorld:
         self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": told})
 
     def pod_holds(self, name: str, resource: str, *healths: str) -> None:
-        """Report the health of each device of a running pod."""
         devices = [{"resourceID": f"device-{i}", "health": health} for i, health in enumerate(healths)]
         held = [{"name": resource, "resources": devices}]
         self.pod_runs(name, containerStatuses=[{"name": "task", "allocatedResourcesStatus": held}])
@@ -185,7 +176,6 @@ class InMemoryWorld:
     # --- the scheduler
 
     def gang_waits(self, name: str, message: str) -> None:
-        """Report that a gang does not fit on the nodes."""
         self._judge_gang(name, "False", "Unschedulable", message)
 
     def gang_is_placed(self, name: str) -> None:
@@ -211,11 +201,9 @@ class InMemoryWorld:
         self._judge_workload(name, {"admission": {"podSetAssignments": assigned}}, QuotaReserved=True, Admitted=True)
 
     def quota_is_short(self, name: str, message: str) -> None:
-        """Report why a Workload does not have quota."""
         self._judge_workload(name, {}, message=message, QuotaReserved=False)
 
     def quota_is_taken_back(self, name: str, reason: str = "Preempted") -> None:
-        """Evict a Workload as Kueue does."""
         self._judge_workload(name, {}, reason=reason, message="for another", Evicted=True)
 
     def _judge_workload(
@@ -238,11 +226,6 @@ class InMemoryWorld:
     def read(self, kind: str, name: str) -> Child:
         return self._kinds[kind].read(msgspec.json.encode(self.objects[kind, name]))
 
-    def restart_operator(self) -> None:
-        """Drop the operator's observations; its record stays."""
-        self.stores = Stores(lambda *_: None, lambda: self.now)
-        self.holds = Holds()
-
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Observe with the operator's own readers and stores, as after a list; see Stores.observe."""
         self.stores.blocking.clear()
@@ -264,11 +247,9 @@ class InMemoryWorld:
         return self.stores.observe(cluster, resolver=resolver)
 
     def roster(self, cluster: TFCluster) -> Roster:
-        """Classify the existing objects, with the recorded complete tasks."""
         return call_roll(cluster, self.observe(cluster)).completed_by(self.ledger)
 
     def stock(self, cluster: TFCluster, known: Ledger | None = None) -> Ledger:
-        """Evaluate the existing objects, by default with the record."""
         return take_stock(call_roll(cluster, self.observe(cluster)), known or self.ledger, self.now)
 
     def plan(self, cluster: TFCluster) -> Plan:
@@ -330,7 +311,6 @@ def settled(cluster: TFCluster) -> InMemoryWorld:
 
 
 def running(jobs: Mapping[str, Any] | None = None, **spec: Any) -> tuple[TFCluster, InMemoryWorld]:
-    """Build a cluster, and a complete world of it with running pods."""
     cluster = make_cluster(jobs, **spec)
     return cluster, settled(cluster)
 

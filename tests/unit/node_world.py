@@ -50,7 +50,6 @@ class NodeWorld:
         self.lines.setdefault(pod, []).append(line.decode())
 
     def pod(self, name: str = "p", program: str = "", *, main: Object | None = None, **spec: Any) -> None:
-        """Create a pod whose container runs a Python program, with these other fields."""
         spec = {"restartPolicy": "Never", "containers": [container(program, **(main or {}))], **spec}
         self.kube.create("pods", NAMESPACE, {"metadata": {"name": name}, "spec": spec})
 

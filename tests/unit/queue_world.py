@@ -49,7 +49,6 @@ class Queue(InMemoryWorld):
         self.settle(self.cluster)
 
     def place(self, claim: int | str) -> None:
-        """Grant quota in topology domains."""
         name = naming.claim_name("demo", int(claim))
         self.quota_is_granted(name)
         assigned = self.claim(name)["status"]["admission"]["podSetAssignments"]

@@ -12,9 +12,7 @@ from simulation.plans import Plan, Step
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.memory_kubernetes import Refusal
-from unit.async_tests import simulated, within
-
-in_world = within(simulated)
+from unit.async_tests import in_world, simulated, within
 
 
 async def _ready(world: World, replicas: int, **spec: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 import uvloop
 from support.small_server import SmallServer
 from support.waiting import GUARD
+from unit.async_tests import played
 
 from local_kubernetes.certificates import Authority
 from tfcluster_operator.kube import connection
@@ -19,60 +20,48 @@ EVENTS = "/api/v1/namespaces/a/events"
 HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
 
 
-def test_writes_under_way_are_counted():
+@played
+async def test_writes_under_way_are_counted():
     """``none`` is set again only when the last write has its response; reads do not count."""
-
-    async def run() -> None:
-        server = SmallServer()
-        under_way = connection.WritesUnderWay()
-        async with server, connection.open_session(connection.Access(server.url), under_way) as session:
-            await session.get(server.url + "/api")
-            assert under_way.none.is_set()
-            writes = [asyncio.create_task(session.post(server.url + EVENTS, json={"a": i})) for i in range(3)]
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert not under_way.none.is_set()
-            await asyncio.wait_for(under_way.none.wait(), GUARD)
-            assert len(server.written) == 3
-            await asyncio.gather(*writes)
-
-    asyncio.run(run())
+    server = SmallServer()
+    under_way = connection.WritesUnderWay()
+    async with server, connection.open_session(connection.Access(server.url), under_way) as session:
+        await session.get(server.url + "/api")
+        assert under_way.none.is_set()
+        writes = [asyncio.create_task(session.post(server.url + EVENTS, json={"a": i})) for i in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not under_way.none.is_set()
+        await asyncio.wait_for(under_way.none.wait(), GUARD)
+        assert len(server.written) == 3
+        await asyncio.gather(*writes)
 
 
-def test_a_borrowed_session_leaves_the_lenders_connections_open():
+@played
+async def test_a_borrowed_session_leaves_the_lenders_connections_open():
     """Kopf closes the session that it gets: the lender's must continue."""
-
-    async def run() -> None:
-        server = SmallServer()
-        access = connection.Access(server.url)
-        async with server, connection.open_session(access) as session:
-            async with connection.open_session(access, lender=session) as borrowed:
-                await borrowed.get(server.url + "/api")
-            assert (await session.get(server.url + "/api")).status == 200
-
-    asyncio.run(run())
+    server = SmallServer()
+    access = connection.Access(server.url)
+    async with server, connection.open_session(access) as session:
+        async with connection.open_session(access, lender=session) as borrowed:
+            await borrowed.get(server.url + "/api")
+        assert (await session.get(server.url + "/api")).status == 200
 
 
-def test_watches_leave_connections_to_requests():
+@played
+async def test_watches_leave_connections_to_requests():
     """An operator of many namespaces has hundreds of watches open, and still writes."""
-
-    async def run() -> None:
-        server = SmallServer()
-        async with server, connection.open_session(connection.Access(server.url)) as session:
-            watches = await asyncio.gather(*(session.get(server.url + HANGS) for _ in range(100)))
-            async with asyncio.timeout(GUARD):
-                assert (await session.post(server.url + EVENTS, json={"a": 1})).status == 200
-            for watch in watches:
-                watch.close()
-
-    asyncio.run(run())
+    server = SmallServer()
+    async with server, connection.open_session(connection.Access(server.url)) as session:
+        watches = await asyncio.gather(*(session.get(server.url + HANGS) for _ in range(100)))
+        async with asyncio.timeout(GUARD):
+            assert (await session.post(server.url + EVENTS, json={"a": 1})).status == 200
+        for watch in watches:
+            watch.close()
 
 
 def test_credentials_are_read_again_after_a_minute(tmp_path, monkeypatch):
-    """A request has the token that the folder held at most a minute ago, also while the folder cannot be read.
-
-    A server with a certificate of a new authority is trusted then, too.
-    """
+    """At most a minute old, also while the folder cannot be read; so is the server's authority."""
     token, trusted = tmp_path / "token", tmp_path / "ca.crt"
     authorities = []
     for name in ("old", "new"):

@@ -48,7 +48,6 @@ def admitted(text: str) -> bool:
 
 @st.composite
 def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
-    """Draw a canonical filter with its job and index."""
     job = draw(st.none() | JOBS)
     task = draw(st.none() | NUMBERS)
     device = draw(DEVICES | st.just("") if job or task else DEVICES)
@@ -94,6 +93,20 @@ def test_one_stray_character_is_noticed_or_still_canonical(
 def test_filter_that_matches_everything_is_not_admitted(text: str) -> None:
     """A filter without a job, task or device would match everything."""
     assert not admitted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "/", "//", "job:ps", "/job:", "/job:PS", "/job:p-s", "/job:0ps", "/job:ps/", "/job:ps/task:", "/Job:ps"),
+        *("/job:ps/task:01", "/job:ps/task:-1", "/job:ps/task:*", "/job:ps/task:1/task:2", "/task:1/job:ps", "/gpu"),
+        *("/job:ps/replica:1", "/job:ps /task:0", " /job:ps", "/job:ps\n", "/device:", "/device:GPU:", "/tpu:0"),
+        *("/device:GPU:01", "/job:ps/task:٣", "/job:ps,/job:worker"),
+    ],
+)
+def test_filter_in_another_form_is_rejected(text: str) -> None:
+    """A text that TensorFlow would parse differently, or reject, is not a filter."""
+    assert filters.parse(text) is None
 
 
 def test_every_rule_gives_advice() -> None:

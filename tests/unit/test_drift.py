@@ -1,37 +1,12 @@
-"""Drift: for each field that a user can edit, the exact patch that corrects it."""
+"""The field that an edit changed, as the status names it."""
 
 from __future__ import annotations
 
 import pytest
-from unit.in_memory import make_cluster, merge_patch, settled, views_for
+from unit.in_memory import make_cluster, merge_patch
 
-from tfcluster_operator.declaration import naming
-from tfcluster_operator.objects import config_map, service
 from tfcluster_operator.report.conditions import edited_field, fields_told, older_template
 
-PORT = {"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}
-
-
-def test_a_service_has_each_distinct_port_once():
-    cluster = make_cluster({"chief": {"port": 9000}, "ps": 2, "worker": 2})
-    assert service.build(cluster)["spec"]["ports"] == [
-        PORT,
-        {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"},
-    ]
-
-
-def test_a_changed_view_brings_its_epochs_along():
-    """Text and annotation change in one patch, so that they never disagree."""
-    world = settled(make_cluster({"worker": 2}))
-    cluster = make_cluster({"worker": 3}, generation=4)
-    (wanted,) = views_for(cluster, world.observe(cluster))
-    assert {
-        "data": {"cluster.json": wanted.files["cluster.json"].text},
-        "metadata": {"annotations": {naming.ANNOTATION_EPOCHS: '{"cluster.json":4}'}},
-    } == config_map.change(cluster, "worker", wanted.files, world.read("ConfigMap", "demo-worker"))
-
-
-# --- the field that an edit changed
 CONTAINER = {"name": "tensorflow", "image": "image:1", "command": ["python3"], "env": [{"name": "A", "value": "1"}]}
 TEMPLATE = {
     "metadata": {"labels": {"team": "a"}},

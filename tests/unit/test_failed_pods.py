@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import NOW, InMemoryWorld, make_cluster, running, settled
+from in_memory import InMemoryWorld, make_cluster, running, settled
 from properties.strategies import make_child
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.ledger import Failing
 from tfcluster_operator.life.roster import Stage, succession_of
 from tfcluster_operator.plan.actions import Create, Finding
 from tfcluster_operator.plan.story import Hold, Holds, gate_of
@@ -79,16 +78,6 @@ def test_one_pod_too_many_goes(limit, pods, action):
     assert [(one.name, one.reason) for one in world.plan(cluster).actions] == [action]
 
 
-@pytest.mark.parametrize(("limit", "reason"), [(0, reasons.RESTARTED_TOGETHER), (1, reasons.POD_KEPT)])
-def test_pods_of_a_scope_that_restarts_go_but_for_the_failed_one_that_is_kept(limit, reason):
-    workers = {"replicas": 2, "restartScope": "Job"}
-    cluster, world = running({"worker": workers}, failedPodsHistoryLimit=limit)
-    world.pod_ends(FIRST, "Failed")
-    world.ledger = world.ledger.with_job("worker", incarnation=1)
-    found = {(one.name, one.reason) for one in world.plan(cluster).actions}
-    assert found == {(FIRST, reason), ("demo-worker-1", reasons.RESTARTED_TOGETHER)}
-
-
 def test_no_first_name_looks_like_a_later_one():
     for cluster in ("c", "c-r1", "r1"):
         for job in ("r1", "w_r1", "r", "a_0", "a"):
@@ -98,16 +87,6 @@ def test_no_first_name_looks_like_a_later_one():
                 assert naming.first_pod_name(naming.later_pod_name(first, 12)) == (first, 12)
     for other in ("c-w-0-r", "c-w-0-r0", "c-w-0-r01", "c-w-0-r-1", "c-w-0-r1x", "c-w-0-r\u0663", "c-w-0-r1234567890"):
         assert naming.first_pod_name(other) == (other, 0)
-
-
-def test_kept_pod_is_out_of_every_count():
-    cluster = make_cluster({"worker": 1})
-    roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
-    (place,) = roster.of(cluster.jobs[0])
-    assert (place.stage, [pod.meta.name for pod in place.kept]) == (Stage.SERVING, [FIRST])
-    assert (roster.surplus, roster.uids) == ((), {place.pod.meta.uid})
-    assert [pod.meta.name for pod in roster.staying()] == [f"{FIRST}-r1"]
-    assert [pod.meta.name for pod in roster.kept()] == [FIRST]
 
 
 def test_quota_of_all_pods_has_kept_ones_deleted_first():
@@ -125,20 +104,14 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
     assert (delete.name, delete.reason) == (FIRST, reasons.HISTORY_LIMIT)
 
 
-@pytest.mark.parametrize("obstacle", ["the quota of all pods is full", "a sidecar runs on"])
-def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
-    """A pod whose sidecar continues would hold its resources and its address."""
+def test_failed_pod_whose_sidecar_runs_on_is_replaced():
+    """It would hold its resources and its address."""
     cluster, world = running({"worker": 1})
-    if obstacle == "a sidecar runs on":
-        containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
-        world.edit("Pod", FIRST, {"spec": {"containers": containers}})
-        ended = {"name": "task", "state": {"terminated": {"exitCode": 1}}}
-        world.pod_runs(FIRST, containerStatuses=[ended, {"name": "proxy", "state": {"running": {}}}])
-    else:
-        world.pod_ends(FIRST, "Failed")
+    containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
+    world.edit("Pod", FIRST, {"spec": {"containers": containers}})
+    ended = {"name": "task", "state": {"terminated": {"exitCode": 1}}}
+    world.pod_runs(FIRST, containerStatuses=[ended, {"name": "proxy", "state": {"running": {}}}])
     world.now += world.plan(cluster).wake_after
-    if obstacle != "a sidecar runs on":
-        world.holds = Holds({gate_of("pods", "worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
     (action,) = world.plan(cluster).actions
     assert (action.name, bool(action.replaces)) == (FIRST, True)
 
@@ -155,29 +128,6 @@ def test_live_pod_of_a_predecessor_blocks_its_task():
     world.pod_ends(f"{FIRST}-r1", "Failed")
     (place,) = world.roster(cluster).of(cluster.jobs[0])
     assert (place.stage, place.name) == (Stage.MISSING, FIRST)
-
-
-# --- when the next pod is created
-@pytest.mark.parametrize(
-    ("attempt", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (40, 300), (10**9, 300)]
-)
-def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(attempt, delay):
-    cluster, world = running({"worker": 2})
-    world.ledger = world.ledger.with_job("worker", failing={0: Failing(attempt, NOW - 9)})
-    world.pod_ends(FIRST, "Failed")
-    planned = world.plan(cluster)
-    wait = planned.wake_after
-    world.now += wait - 0.25
-    almost = world.plan(cluster)
-    world.now += 0.25
-    assert planned.actions == ()
-    assert delay <= wait <= 1.25 * delay
-    assert (almost.wake_after, almost.actions) == (pytest.approx(0.25), ())
-    (finding,) = planned.findings
-    assert finding.reason == reasons.BACKING_OFF
-    assert finding.message.startswith(f"worker-0 failed: exit code 1; next try in {wait:.0f} s, at 08:0")
-    due = [(one.name, one.reason) for one in world.plan(cluster).actions]
-    assert due == [(FIRST, reasons.POD_KEPT), (f"{FIRST}-r1", reasons.POD_FAILED)]
 
 
 def test_pod_that_is_turned_away_again_and_again_waits_longer_each_time():

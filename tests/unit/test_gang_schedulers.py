@@ -31,7 +31,6 @@ everywhere = pytest.mark.parametrize("scheduler", [KUBERNETES, SCHEDULER_PLUGINS
 
 
 def gang(scheduler: GangScheduler, jobs: Any = None, **spec: Any) -> TFCluster:
-    """Build a cluster whose tasks are scheduled together, with one of the schedulers."""
     body = make_body(jobs or {"chief": 1, "worker": 3}, **{"scheduling": {"gang": {}}, **spec})
     return parse(body, gang_scheduler=scheduler)
 

@@ -16,7 +16,7 @@ from tfcluster_operator.declaration.parse import parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.plan.actions import Delete, Finding
+from tfcluster_operator.plan.actions import Finding
 from tfcluster_operator.report import conditions
 from tfcluster_operator.report.conditions import by_type
 from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
@@ -32,7 +32,6 @@ def gang(
 
 
 def passes(world: InMemoryWorld, cluster: TFCluster, count: int = 2) -> None:
-    """Plan and execute repeatedly, without a wait in between."""
     for _ in range(count):
         world.end_graceful_deletions()
         world.apply_all(world.plan(cluster).actions, cluster)
@@ -74,28 +73,6 @@ def test_cluster_fails_when_its_gang_has_waited_for_too_long():
     passes(world, cluster)
     assert world.names("Pod") == world.names("PodGroup") == set()
     assert told(world, cluster)["Ready"][:2] == ("False", reasons.GANG_TIMEOUT)
-
-
-def test_cluster_is_suspended_when_its_gang_has_waited_for_too_long():
-    cluster = gang(on_timeout="Suspend")
-    world = waiting(cluster)
-    world.now += 600.0
-    planned = world.plan(cluster)
-    assert not any(isinstance(one, Delete) for one in planned.actions), "nothing goes before it is written down"
-    assert planned.wake_after == 0.5
-    assert world.ledger.holds_evidence(ledger.Ledger())
-    assert world.ledger.verdict is None
-    cluster = gang(on_timeout="Suspend", status=written(world, cluster))
-    deleted = [one for one in world.plan(cluster).actions if isinstance(one, Delete) and one.kind == "Pod"]
-    assert {one.reason for one in deleted} == {reasons.GANG_TIMEOUT}
-    passes(world, cluster, 3)
-    assert world.names("Pod") == world.names("PodGroup") == set()
-    assert world.plan(cluster).actions == ()
-    said = told(world, cluster)
-    message = said["Ready"][2]
-    assert message.endswith(f"{_WORDS}; to retry, edit the TFCluster, or suspend and resume it")
-    assert said["Ready"] == ("False", reasons.GANG_TIMEOUT, message)
-    assert said["Suspended"] == said["Stalled"] == ("True", reasons.GANG_TIMEOUT, message)
 
 
 def test_edit_tries_again_with_the_whole_time():
@@ -231,7 +208,7 @@ class Waiter:
         return self.status.get("waitingSince")
 
 
-def test_one_wait_has_one_beginning():
+def test_each_wait_has_one_beginning():
     waiter = Waiter()
     assert waiter.passes() == timestamp(NOW)
     waiter.world.now += 500.0
@@ -250,18 +227,8 @@ def test_one_wait_has_one_beginning():
     waiter.world.now += 500.0
     assert waiter.passes() is None
     assert waiter.account.placed_at == NOW + 1500.0
-
-
-def test_next_wait_has_its_own_beginning():
-    waiter = Waiter()
-    waiter.passes()
-    waiter.world.quota_is_granted("tfcluster-demo.0")
-    waiter.passes()
-    waiter.world.gang_is_placed("demo.0")
-    waiter.passes()
-    waiter.world.now += 500.0
     waiter.world.quota_is_taken_back("tfcluster-demo.0")
-    assert waiter.passes() == timestamp(NOW + 500.0)
+    assert waiter.passes() == timestamp(NOW + 2000.0)
 
 
 def test_what_hides_a_wait_does_not_end_it():

@@ -6,10 +6,10 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, InMemoryWorld, creates, make_body, make_cluster, settled
+from unit.in_memory import LEAVING, InMemoryWorld, creates, make_cluster, settled
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Delete
 
@@ -107,6 +107,7 @@ ENDS = [ends(task, "Succeeded") for task in PAIR]
         ([AFTER, PLACED], {"demo.0": 2, "demo.worker.0": 3}, {**of("demo.0", *PS), **of("demo.worker.0", *TRIO)}),
         # A pod with a node stays, and is not counted; a pod that waits for a node is replaced.
         ([ALONE, FIRST_RUNS, THREE], {"demo.0": 2}, {"worker-0": "", **of("demo.0", "worker-1", "worker-2")}),
+        ([ALONE, *(does("pod_runs", f"demo-{task}") for task in TRIO), THREE], {}, of("", *TRIO)),
         ([THREE, ALONE], {}, of("", *TRIO)),
         ([THREE, PLACED, ALONE], {}, of("demo.0", *TRIO)),
         ([gang(), IS_EDITED], {"demo.0": 6}, of("demo.0", *ALL)),
@@ -146,29 +147,10 @@ def test_waiting_gang_is_reported_with_its_requests():
     assert world.plan(cluster).findings == ()
 
 
-def test_gang_that_is_declared_while_pods_wait_replaces_those_alone():
+def test_pods_that_a_new_gang_replaces_are_no_losses():
     world = started(ALONE)
-    FIRST_RUNS(world)
-    deleted = {(one.name, one.reason) for one in world.plan(THREE).actions if isinstance(one, Delete)}
-    assert deleted == {(f"demo-worker-{index}", reasons.GANG_CHANGED) for index in (1, 2)}
     world.settle(THREE)
-    assert world.ledger.of("worker").replaced == 0
-
-
-@pytest.mark.parametrize(
-    ("steps", "after"),
-    [
-        ([ALONE, *(does("pod_runs", f"demo-{task}") for task in TRIO)], THREE),
-        ([gang(), PLACED, IS_EDITED], gang()),
-        ([TWO, PLACED, GROUP_LOST], TWO),
-    ],
-    ids=["declared over running tasks", "edited when it is of no use", "deleted when no pod needs it"],
-)
-def test_scheduled_gang_is_left_unchanged(steps, after):
-    world = started(steps[0])
-    for step in steps[1:]:
-        step(world)
-    assert world.plan(after).actions == ()
+    assert (set(members(world).values()), world.ledger.of("worker").replaced) == ({"demo.0"}, 0)
 
 
 def test_pod_that_admission_removes_from_the_gang_is_deleted():
@@ -199,45 +181,29 @@ def test_deleted_group_of_a_scheduled_gang_keeps_its_pods():
     assert not any(isinstance(one, Delete) for one in world.plan(TWO).actions)
 
 
-def test_priority_is_that_of_the_pods():
-    """The scheduler rejects a group with another priority than its pods'; the field is immutable."""
-
+def test_priority_that_admission_gives_a_group_of_pods_without_one_stays():
     def at(priority: str) -> TFCluster:
         template = {"spec": {"priorityClassName": priority, "containers": [{"name": "task", "image": "image:1"}]}}
         return gang({"worker": {"replicas": 2, "template": template}})
 
-    world = started(at("high"))
-    assert world.objects[KIND, "demo.0"]["spec"]["priorityClassName"] == "high"
-    world.settle(at("low"))
-    assert world.objects[KIND, "demo.0"]["spec"]["priorityClassName"] == "low"
-    assert set(members(world).values()) == {"demo.0"}
-
+    world = started(at("low"))
     world.settle(at(""))
     assert "priorityClassName" not in world.objects[KIND, "demo.0"]["spec"]
+    assert set(members(world).values()) == {"demo.0"}
     world.edit(KIND, "demo.0", {"spec": {"priorityClassName": "default-of-kubernetes"}})
     assert world.plan(at("")).actions == ()
 
 
-def test_server_without_groups_blocks_the_gang():
-    cluster = gang({"worker": 2})
-    world = InMemoryWorld()
-    world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)
-    world.apply_all(world.plan(cluster).actions, cluster)
-    planned = world.plan(cluster)
-    assert world.names("Pod") == set()
-    (finding,) = planned.findings
-    assert finding.reason == reasons.GANG_UNAVAILABLE
-    assert "does not serve podgroups" in finding.message
-    assert planned.wake_after == 20.0
-    running = settled(make_cluster({"worker": 2}))
-    running.stores.of[KIND].have_none("it does not", None)
-    running.delete("Pod", "demo-worker-0", force=True)
-    assert running.plan(cluster).findings[0].reason == reasons.GANG_UNAVAILABLE
-
-
-def test_least_number_of_a_gang_needs_a_gang():
-    with pytest.raises(InvalidSpecError, match=r"spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"):
-        parse(make_body({"worker": {"minReplicas": 1}}))
+def test_server_without_groups_blocks_the_gang_and_the_next_pod_of_one_that_is_declared():
+    for world in (InMemoryWorld(), settled(make_cluster({"worker": 2}))):
+        world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)
+        if world.names("Pod"):
+            world.delete("Pod", "demo-worker-0", force=True)
+        planned = world.plan(TWO)
+        assert not any(creates(one, "Pod") for one in planned.actions)
+        (finding,) = planned.findings
+        assert (finding.reason, planned.wake_after) == (reasons.GANG_UNAVAILABLE, 20.0)
+        assert "does not serve podgroups" in finding.message
 
 
 @pytest.mark.parametrize("field", ["priorityClassName", "schedulerName"])

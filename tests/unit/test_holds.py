@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import NOW, InMemoryWorld, creates, groups_of, make_cluster, running, settled
+from unit.in_memory import NOW, InMemoryWorld, creates, make_cluster, running, settled
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -50,11 +50,6 @@ def test_gate_that_let_something_pass_is_forgotten():
     assert passed.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 1
     refused_another = refused(2).after({GATE: QUOTA}, [GATE], (), NOW)
     assert (refused_another.tried(GATE), refused_another.closed(GATE, NOW).until) == (1, NOW + 1)
-
-
-def test_other_gates_are_open():
-    assert refused(5).closed(gate_of("pods", "ps"), NOW) is None
-    assert refused(5).tried(gate_of("views", "worker")) == 0
 
 
 def test_lifted_gates_are_open_and_remember():
@@ -103,7 +98,6 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
 
 
 def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
-    """Plan, and return the name of each created pod."""
     return [one.name for one in world.plan(cluster).actions if creates(one, "Pod")]
 
 
@@ -236,7 +230,7 @@ def test_repair_back_off_in_a_plan_waits_and_is_reported():
     planned = world.plan(cluster)
     assert [action.name for action in planned.actions] == ["demo-worker-1"]
     assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONFLICTING_WRITES], 1.0)
-    assert len(groups_of(planned)) == 1
+    assert len(planned.groups) == 1
 
 
 def test_rejection_of_another_task_keeps_the_first_message():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, groups_of, make_cluster, running, settled
+from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, make_cluster, running, settled
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.objects.network_policy import policies_of
-from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Delete
 from tfcluster_operator.report.status import status_of
 
 CLUSTER = {"mode": "Cluster"}
@@ -43,11 +43,6 @@ TASK_PORT = [{"protocol": "TCP", "port": 2222}]
 
 
 # --- the policies
-def test_mode_cluster_is_one_policy():
-    (policy,) = policies_of(make_cluster(isolation=CLUSTER))
-    assert (policy.name, policy.job) == ("demo", "")
-    ingress = [{"from": [{"podSelector": selector()}], "ports": TASK_PORT}, OTHER_PORTS]
-    assert policy.spec == {"podSelector": selector(), "policyTypes": ["Ingress"], "ingress": ingress}
 
 
 def test_jobs_with_ports_of_their_own_have_policies_of_their_own():
@@ -209,16 +204,6 @@ def test_tasks_that_run_on_after_the_end_stay_protected():
     assert [one.reason for one in world.plan(cluster).actions] == [reasons.ISOLATION_CHANGED]
 
 
-def test_policies_come_before_the_pods_and_the_pods_need_them():
-    planned = InMemoryWorld().plan(make_cluster(isolation=CLUSTER))
-    first, last = groups_of(planned)
-    steps = [step for group in planned.groups for step in group.steps]
-    (gate,) = {step.gate for step in steps if creates(step.action, "NetworkPolicy")}
-    assert [(one.kind, one.name) for one in first][:2] == [("Service", "demo"), ("NetworkPolicy", "demo")]
-    assert {one.kind for one in last} == {"Pod"}
-    assert all(gate in step.needs for step in steps if creates(step.action, "Pod"))
-
-
 @pytest.mark.parametrize(
     ("change", "reason", "words"),
     [
@@ -235,38 +220,3 @@ def test_policy_that_cannot_be_used_holds_up_the_pods(change, reason, words):
     assert not any(creates(one, "Pod") for one in planned.actions)
     (finding,) = planned.findings
     assert (finding.reason, words in finding.message) == (reason, True)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"spec": {"ingress": [{}]}}, reasons.ISOLATION_CHANGED),
-        ({"spec": {"podSelector": {"matchLabels": {"app": "x"}}}}, reasons.ISOLATION_CHANGED),
-        ({"spec": {"egress": [{}], "policyTypes": ["Ingress", "Egress"]}}, reasons.ISOLATION_CHANGED),
-        ({"metadata": {"labels": {"app.kubernetes.io/name": None}}}, reasons.REPAIRED),
-    ],
-)
-def test_edited_policy_is_repaired(change, reason):
-    cluster, world = running(isolation=CLUSTER)
-    before = dict(world.objects["NetworkPolicy", "demo"])
-    world.edit("NetworkPolicy", "demo", change)
-    (patch,) = world.plan(cluster).actions
-    world.apply(patch, cluster)
-    assert isinstance(patch, Patch)
-    assert patch.reason == reason
-    now = world.objects["NetworkPolicy", "demo"]
-    assert now["spec"] == before["spec"]
-    assert now["metadata"]["labels"] == before["metadata"]["labels"]
-
-
-def test_filter_edit_updates_policies_without_replacing_pods():
-    special = {**FILTERED, "worker": {**FILTERED["worker"], "taskDeviceFilters": {"1": ["/job:worker"]}}}
-    world = settled(make_cluster(special, isolation=FILTERS))
-    assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker", "demo.worker.1"}
-    edited = make_cluster(FILTERED, isolation=FILTERS, generation=2)
-    actions = world.plan(edited).actions
-    world.apply_all(actions, edited)
-    assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker"}
-    assert not [one for one in actions if one.kind == "Pod" and not isinstance(one, Patch)]
-    assert {one.reason for one in actions if isinstance(one, Delete)} == {reasons.UNUSED}
-    assert world.plan(edited).actions == ()

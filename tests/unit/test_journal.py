@@ -26,7 +26,6 @@ def figures(gate: Gate) -> Figures:
 
 
 def measured(gate: Gate) -> Metrics:
-    """Count with a new registry; return it."""
     gate.world.operator.metrics = Metrics()
     return gate.world.operator.metrics
 

@@ -6,7 +6,6 @@ The server and the watch share a loop in virtual time, so no test waits.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from support.small_server import SmallServer
 from support.waiting import GUARD
-from unit.async_tests import virtual
+from unit.async_tests import played
 
 from tfcluster_operator import kopf_watch
 from tfcluster_operator.kopf_watch import KopfWatch
@@ -103,25 +102,6 @@ async def scene(server: SmallServer, *namespaces: str | None) -> AsyncIterator[S
         left = {name for name in left if name.startswith(("watcher", "worker", "count", "kopf", "resource", "multi"))}
         assert left == set(), "kopf leaves tasks behind"
         assert not session.closed
-
-
-played = functools.partial(virtual, patience=0.001)
-
-
-@pytest.mark.parametrize("code", [500, 504, 410])
-@played
-async def test_an_error_in_the_stream_is_survived(code):
-    """After an ERROR event with any code, the watch is opened again, and reports the missed events."""
-    server = SmallServer()
-    server.put("x")
-    async with scene(server) as found:
-        await until(lambda: server.watches[""], "the watch is open")
-        server.put("missed", tell=False)
-        server.say_error(code)
-        await until(lambda: found.ear.alive == {"x", "missed"}, "what was missed is known")
-        await until(lambda: server.watches[""], "the watch is open again")
-        server.put("later")
-        await until(lambda: ("ADDED", "later") in found.ear.events, "later is heard of")
 
 
 @played

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
-import sysconfig
-from collections import Counter
 from pathlib import Path
 
 from tfcluster_operator.declaration import reasons
@@ -22,11 +19,7 @@ def test_operator_folder_is_not_a_package():
     assert sorted(path.name for path in SOURCES.iterdir() if path.name != "__pycache__") == ["tfcluster_operator"]
 
 
-def test_import_operator_is_the_standard_librarys():
-    assert Path(sysconfig.get_path("stdlib")) == Path(operator.__file__).parent
-
-
-def test_every_reason_is_used_and_distinct():
+def test_every_reason_is_used_distinct_and_in_camel_case():
     """An unused reason misleads users with alerts on it; two names for one reason are one too many."""
     declared = {name: value for name, value in vars(reasons).items() if name.isupper()}
     used = {
@@ -37,17 +30,7 @@ def test_every_reason_is_used_and_distinct():
     }
     assert set() == set(declared) - used
     assert len(set(declared.values())) == len(declared)
-
-
-def test_every_reason_is_camel_case():
-    """Scripts and alerts match on reasons, so they follow Kubernetes' conventions."""
-    assert [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())] == []
-
-
-def test_no_two_test_files_share_a_name():
-    """Two files with one name cannot be collected together: pytest imports a test file by its name alone."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [name for name, count in names.items() if count > 1] == []
+    assert [value for value in declared.values() if not (value.isalpha() and value[0].isupper())] == []
 
 
 def test_the_group_is_spelled_in_one_place_only():

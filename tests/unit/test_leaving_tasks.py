@@ -6,7 +6,7 @@ import pytest
 from unit.in_memory import make_cluster, settled
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Delete
 from tfcluster_resolver import contract
 
 
@@ -17,7 +17,6 @@ def declared(workers, generation, **worker):
 
 
 def passed(world, cluster):
-    """Plan once and execute; return the plan's actions."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
     return actions
@@ -39,13 +38,6 @@ def scaled_down(workers=5, to=2):
     world.settle(declared(workers, 1))
     passed(world, declared(to, 2))
     return world
-
-
-def test_every_view_says_which_tasks_leave():
-    world = scaled_down()
-    assert leaving(world) == {"worker": ((2, 5),)}
-    assert (view(world).epoch, len(view(world).jobs["worker"])) == (2, 2)
-    assert world.plan(declared(2, 2)).actions == ()
 
 
 def test_a_job_without_drain_leaves_nothing_to_say():
@@ -82,32 +74,12 @@ def test_views_are_not_written_for_each_of_many_that_go():
     assert leaving(world) == {}
 
 
-def test_task_that_is_declared_again_stops_leaving():
-    world = scaled_down(workers=5)
-    passed(world, declared(4, 3))
-    assert leaving(world) == {"worker": ((4, 5),)}
-    assert len(view(world).jobs["worker"]) == 4
-
-
 def test_only_ours_leave():
     world = scaled_down(workers=3)
     world.edit("Pod", "demo-worker-2", {"metadata": {"ownerReferences": None}})
     without = make_cluster({"chief": 1, "worker": {"replicas": 2, "drainTimeoutSeconds": 3600}}, generation=3)
     passed(world, without)
     assert view(world).leaving == {}
-
-
-def test_crash_between_view_and_mark_is_recovered():
-    world = settled(declared(3, 1))
-    world.settle(declared(3, 1))
-    cluster = declared(2, 2)
-    published = [one for one in world.plan(cluster).actions if isinstance(one, Patch) and one.kind == "ConfigMap"]
-    world.apply_all(published, cluster)
-    world.restart_operator()
-    actions = passed(world, cluster)
-    assert "ConfigMap" not in {one.kind for one in actions if isinstance(one, Patch)}
-    marked = [one.name for one in actions if one.reason == reasons.DRAINING]
-    assert (marked, leaving(world)) == (["demo-worker-2"], {"worker": ((2, 3),)})
 
 
 @pytest.mark.parametrize(

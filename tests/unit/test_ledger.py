@@ -117,6 +117,7 @@ FAILED, STARTED = replace(BEFORE, verdict=Verdict("Failed", "R", "M")), replace(
         (BEFORE, {"replaced": 9}, BEFORE),
         (replace(BEFORE, restarts=2), {}, BEFORE),
         (FAILED, {}, BEFORE),
+        (replace(BEFORE, gave_up=GaveUp(1, "no room")), {}, BEFORE),
         (BEFORE, {}, Ledger()),
         (replace(STARTED, started_at=0.0, restarts=0, jobs={}), {}, STARTED),
     ],

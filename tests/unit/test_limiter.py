@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from support.virtual_time import run_in_virtual_time
 from unit.async_tests import virtual
 
 from tfcluster_operator.kube.client import AdaptiveLimiter
-
-
-@pytest.fixture(autouse=True)
-def now(monkeypatch):
-    """The limiter's clock; it stops unless a test moves it."""
-    clock = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(
-        AdaptiveLimiter.__init__,
-        "__kwdefaults__",
-        {**AdaptiveLimiter.__init__.__kwdefaults__, "elapsed": lambda: clock.seconds},
-    )
-    return clock
 
 
 async def count_admitted(limiter: AdaptiveLimiter, requests: int) -> int:
@@ -50,9 +37,9 @@ GROWN_SLOWLY = "0.5 s, answered 100, 0.01 s, answered 21"
 @pytest.mark.parametrize(
     ("start", "happens", "places"),
     [
-        pytest.param(8, "", 8, id="it starts small"),
-        pytest.param(8, "answered 5", 13, id="each answer lets one more through"),
-        pytest.param(8, "answered 105", 32, id="up to the ceiling"),
+        pytest.param(None, "", 8, id="it starts small"),
+        pytest.param(None, "answered 5", 13, id="each answer lets one more through"),
+        pytest.param(None, "answered 105", 32, id="up to the ceiling"),
         pytest.param(20, "throttled 1", 14, id="a refusal takes three tenths"),
         pytest.param(20, "throttled 20", 14, id="refusals of one moment count once"),
         pytest.param(20, "throttled 20, 0.11 s, throttled 1", 9, id="a later one counts again"),
@@ -62,11 +49,12 @@ GROWN_SLOWLY = "0.5 s, answered 100, 0.01 s, answered 21"
         pytest.param(20, f"throttled 1, {GROWN_SLOWLY}, answered 1000", 32, id="and the window climbs again"),
     ],
 )
-def test_window_grows_with_responses_and_shrinks_with_rejections(now, start, happens, places):
-    limiter = AdaptiveLimiter() if start == 8 else AdaptiveLimiter(start=start)
+def test_window_grows_with_responses_and_shrinks_with_rejections(start, happens, places):
+    now = 100.0
+    limiter = AdaptiveLimiter(elapsed=lambda: now, **({} if start is None else {"start": start}))
     for what, of in (one.split() for one in happens.split(", ") if one):
         if of == "s":
-            now.seconds += float(what)
+            now += float(what)
         else:
             for _ in range(int(of)):
                 getattr(limiter, what)()
@@ -152,14 +140,9 @@ async def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on
     assert (first.cancelled() and not second.cancelled(), await count_admitted(limiter, 9)) == (True, 2)
 
 
-async def _hold(limiter: AdaptiveLimiter, seconds: float) -> None:
-    async with limiter.slot():
-        await asyncio.sleep(seconds)
-
-
-async def _pass_through(limiter: AdaptiveLimiter, *, urgent: bool) -> None:
+async def _hold(limiter: AdaptiveLimiter, seconds: float, *, urgent: bool = True) -> None:
     async with limiter.slot(urgent=urgent):
-        pass
+        await asyncio.sleep(seconds)
 
 
 @virtual
@@ -167,7 +150,7 @@ async def test_requests_without_a_place_are_waiting():
     """Both kinds count, until they have a slot."""
     limiter = AdaptiveLimiter(start=1.0)
     async with limiter.slot():
-        waiting = [asyncio.create_task(_pass_through(limiter, urgent=urgent)) for urgent in (True, False, False)]
+        waiting = [asyncio.create_task(_hold(limiter, 0, urgent=urgent)) for urgent in (True, False, False)]
         await asyncio.sleep(0)
         assert limiter.waiting == 3
     await asyncio.gather(*waiting)

@@ -19,7 +19,6 @@ OWNER = [{**ABOUT, "controller": True, "blockOwnerDeletion": True}]
 
 
 def pod(template: dict[str, Any], *, job: str = "worker", resolver: str | None = None, **spec: Any) -> dict[str, Any]:
-    """Build the pod of the second task of a job with this template."""
     cluster = make_cluster({job: {"replicas": 2, "template": template}}, **spec)
     task = Task(cluster.jobs[0], 1)
     return build_pod(cluster, task, view_digest="digest", attempt=3, incarnation=4, resolver=resolver)
@@ -99,15 +98,6 @@ def test_our_names_win_over_the_templates():
     assert built["metadata"] == metadata("demo-worker-1", {**naming.task_labels("demo", "worker", 1), "team": "blue"})
     assert (annotations[naming.ANNOTATION_VIEW], annotations["note"]) == ("digest", "x")
     assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("demo-worker-1", "demo")
-
-
-@pytest.mark.parametrize(
-    ("names", "main"),
-    [(["a"], "a"), (["a", "b"], "a"), (["proxy", "tensorflow"], "tensorflow"), (["tensorflow", "proxy"], "tensorflow")],
-)
-def test_main_container_is_noted(names, main):
-    built = pod({"spec": {"containers": [{"name": name} for name in names]}})
-    assert built["metadata"]["annotations"][naming.ANNOTATION_MAIN_CONTAINER] == main
 
 
 def test_our_environment_comes_first_and_wins():

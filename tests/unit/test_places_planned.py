@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from in_memory import InMemoryWorld, make_body, make_cluster
 
-from tfcluster import Colocate, Job, Spread
-from tfcluster import TFCluster as Declared
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task, TFCluster
@@ -26,7 +24,6 @@ CONTAINERS = [{"name": "tensorflow", "image": "image:1"}]
 
 
 def declared(scheduling: object = None, *, uid: str = "", **templates: dict[str, Any]) -> TFCluster:
-    """Build a cluster of parameter servers and workers, with these fields in the specs of their templates."""
     jobs = {
         name: {"replicas": 2, "template": {"spec": {"containers": CONTAINERS, **templates.get(name, {})}}}
         for name in ("ps", "worker")
@@ -225,13 +222,3 @@ def test_invalid_scheduling_is_reported(scheduling, template, words):
 )
 def test_what_goes_together_is_taken(scheduling, template):
     assert declared(scheduling, ps=template).jobs
-
-
-def test_places_are_said_in_python():
-    near, apart = Colocate(topology_key=ZONE), [Spread(topology_key=HOST, jobs=["ps"], max_skew=2)]
-    cluster = Declared("c", workers=Job(image="i"), colocate=near, spread=apart)
-    body = cluster.to_manifest()
-    assert body["spec"]["scheduling"] == {
-        "colocate": {"topologyKey": ZONE},
-        "spread": [{"topologyKey": HOST, "jobs": ["ps"], "maxSkew": 2}],
-    }

@@ -57,7 +57,6 @@ def test_end_counts_only_before_the_deletion_was_asked_for(ended_first, ending):
 
 
 ASKED = {"leaving": 1.0, "noted": Noted()}
-BY_ITS_STATUS = replace(ended(1, **ASKED), generation=2, told_of=1)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +90,6 @@ def test_time_since_a_deletion_outlives_an_operator(asked, known, since):
     """The time of the deletion is the API server's if it is plausible; otherwise our first observation."""
     before = pod(noted=Noted()).seen(None, NOW - 100) if known else None
     assert pod(leaving=asked, noted=Noted()).seen(before, NOW).noted.leaving_since == since
-
-
-def test_end_and_deletion_that_are_first_seen_together_prove_nothing():
-    assert [one.seen(None, 10.0).noted.ended_first for one in (ended(1, **ASKED), BY_ITS_STATUS)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -195,11 +190,12 @@ def test_scope_is_the_task_the_job_or_the_cluster(scope, jobs):
     assert tuple(job.name for job in ending.scope_of(cluster, cluster.job("worker"))) == jobs
 
 
-def test_failed_task_is_counted_alone():
+def test_failed_task_is_counted_alone_and_its_back_off_starts_then():
     cluster = make_cluster({"worker": 2, "ps": 1})
     record = JobRecord(restarts=2, started=frozenset({0, 1}), completed=frozenset({1}), counted=frozenset({"b"}))
     before = Ledger(restarts=4, jobs={"worker": record})
-    after = ending.count_restart(cluster, Task(cluster.job("worker"), 0), ended(3, message="oh"), before, NOW)
+    failed = ended(3, message="oh", noted=Noted(since=NOW - 900, ended_at=NOW - 100, ended_first=True))
+    after = ending.count_restart(cluster, Task(cluster.job("worker"), 0), failed, before, NOW)
     record = after.of("worker")
     assert (after.restarts, record.restarts, record.counted) == (5, 3, {"b", "uid-1"})
     assert (record.started, record.completed, record.incarnation) == ({1}, {1}, 0)
@@ -237,14 +233,6 @@ def test_scope_starts_over_together():
         assert (record.incarnation, record.in_row, record.replaced) == (3, 4, 5)
         assert record.restart_at == NOW + ending.pause(3, seed="uid-1")
         assert not record.completed | record.started | record.counted
-
-
-def test_back_off_starts_when_the_failure_is_counted():
-    cluster = make_cluster({"worker": 1})
-    noted = Noted(since=NOW - 900, ended_at=NOW - 100, ended_first=True)
-    after = ending.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1, noted=noted), Ledger(), NOW)
-    assert after.last_restart.time == NOW
-    assert after.of("worker").failing[0].retry_at == NOW + ending.pause(0, seed="uid-1")
 
 
 @pytest.mark.parametrize(("failures", "rule"), [(0, 1.0), (1, 2.0), (5, 32.0), (8, 256.0), (9, 300.0), (10_000, 300.0)])

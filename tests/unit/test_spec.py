@@ -8,7 +8,7 @@ import pytest
 from unit.in_memory import TEMPLATE, make_body, make_cluster
 
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
-from tfcluster_operator.declaration.spec import Task, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Parents
 
@@ -30,29 +30,6 @@ def test_what_is_left_out_has_its_default():
     )
     assert (job.replicas, job.max_replicas, job.port, job.filters, job.task_filters) == (1, 1, 2222, (), {})
     assert cluster.inject
-
-
-def test_what_is_declared_is_read():
-    filters = {"deviceFilters": ["/job:worker"], "taskDeviceFilters": {"4": ["/job:worker/task:0"]}}
-    worker = {"replicas": 2, "maxReplicas": 5, "port": 9000, **filters, "template": TEMPLATE}
-    cluster = make_cluster({"worker": worker}, rpcLayer="grpc+gdr", clusterDomain="a.b", suspend=True, generation=6)
-    (job,) = cluster.jobs
-    named = (cluster.name, cluster.namespace, cluster.uid, cluster.generation, cluster.deleting)
-    assert named == ("demo", "default", "uid-of-the-cluster", 6, False)
-    assert (cluster.spec.rpc_layer, cluster.spec.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
-    assert (job.replicas, job.max_replicas, job.port, job.template) == (2, 5, 9000, TEMPLATE)
-    assert (job.filters, job.task_filters) == (("/job:worker",), {4: ("/job:worker/task:0",)})
-
-
-def test_a_job_takes_the_clusters_port_unless_it_has_its_own():
-    cluster = make_cluster({"chief": 1, "worker": {"port": 3000}}, port=8000)
-    assert {job.name: job.port for job in cluster.jobs} == {"chief": 8000, "worker": 3000}
-
-
-def test_a_deletion_timestamp_means_that_the_cluster_goes():
-    body = make_body()
-    body["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
-    assert parse(body).deleting
 
 
 def test_tasks_come_by_job_and_index():
@@ -102,16 +79,6 @@ def test_the_hash_does_not_depend_on_the_order_of_keys():
     assert hash_of({"template": TWO_KEYS}) == hash_of({"template": turned})
 
 
-def test_an_address_is_the_tasks_dns_name_and_port():
-    cluster = make_cluster({"data_loader": 3}, clusterDomain="cluster.local")
-    assert cluster.address_of(Task(cluster.jobs[0], 2)) == "demo-data-loader-2.demo.default.svc.cluster.local:2222"
-
-
-@pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])
-def test_cluster_without_jobs_is_reported(spec):
-    assert problems({**make_body(), "spec": spec}) == ("spec.jobs: declare at least one job",)
-
-
 @pytest.mark.parametrize(
     "field", ["replicas", "port", "restartPolicy", "deviceFilters", "taskDeviceFilters", "template"]
 )
@@ -119,13 +86,6 @@ def test_an_empty_key_of_a_job_is_as_good_as_none(field):
     body = make_body()
     body["spec"]["jobs"] = {"worker": {field: None}}
     assert parse(body) == parse({**body, "spec": {"jobs": {"worker": {}}}})
-
-
-@pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
-def test_invalid_job_name_is_reported(name):
-    """Two such names can be equal in DNS, and their pods would replace each other forever."""
-    (problem,) = problems(make_body({"worker": 1, name: 1}))
-    assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
 
 
 def test_all_unreadable_parts_are_reported_together():
@@ -216,17 +176,35 @@ def test_share_of_the_tasks_is_rounded_down_and_one_at_least(strategy, replicas,
     assert cluster.spec.update_strategy.within(replicas) == unavailable
 
 
-@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {}])
-def test_invalid_max_unavailable_is_reported(most):
-    (problem,) = problems(make_body({"worker": 2}, updateStrategy=rolling(most)))
-    assert "maxUnavailable" in problem
-
-
 def test_resolver_is_delivered_unless_the_image_brings_it():
     delivered = [make_cluster(resolver={"delivery": one}).inject for one in ("ConfigMap", "None")]
     assert delivered == [True, False]
-    (told,) = problems(make_body(resolver={"delivery": "Image"}))
-    assert told.startswith("spec.resolver.delivery: ")
+
+
+NAMES = ("my-worker", "Worker", "1a", "", "a_", "größe", "a.b")
+SHARES = ("0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {})
+LEAST = ("0%", "101%", "half", "-1%", True, [], {})
+
+
+# Names that are equal in DNS have pods that would replace each other forever.
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        *(({**make_body(), "spec": of}, "spec.jobs: declare at least one job") for of in (None, {}, {"jobs": None})),
+        (make_body({}), "spec.jobs: declare at least one job"),
+        *((make_body({"worker": 1, of: 1}), f"spec.jobs: {of!r} cannot name a job: use lower case") for of in NAMES),
+        *((make_body({"worker": 2}, updateStrategy=rolling(of)), "maxUnavailable") for of in SHARES),
+        *(
+            (make_body({"worker": {"disruptionBudget": {"minAvailable": of}}}), "worker.disruptionBudget.minAvailable")
+            for of in LEAST
+        ),
+        (make_body({"worker": {"minReplicas": 1}}), "spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"),
+        (make_body(resolver={"delivery": "Image"}), "spec.resolver.delivery: "),
+    ],
+)
+def test_invalid_value_is_reported(body, words):
+    (problem,) = problems(body)
+    assert words in problem
 
 
 # --- limits

@@ -40,7 +40,6 @@ def every_path() -> list[tuple[Any, ...]]:
 
 
 def body_with(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    """Build a TFCluster with this value at a path, and the missing parents."""
     body = copy.deepcopy(make_body({"worker": 1}))
     found: Any = body
     for part, after in itertools.pairwise(path):

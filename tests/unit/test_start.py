@@ -58,7 +58,6 @@ def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
 
 
 def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the operator with only Python's standard library."""
     paths = os.pathsep.join(str(_ROOT / part) for part in ("operator", "resolver"))
     return subprocess.run(
         [sys.executable, "-S", "-m", "tfcluster_operator", *arguments],

@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from unit.in_memory import make_cluster
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import store as store_module
-from tfcluster_operator.kube.store import ChildStore, Stores
+from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.kinds import KINDS
 
@@ -46,14 +45,6 @@ def make_store(*children: Child) -> tuple[ChildStore, list[tuple[tuple[str, str]
         store.put(one)
     told.clear()
     return store, told
-
-
-def test_a_child_is_found_by_name_and_by_owner():
-    store, _ = make_store(child(1), child(2, name="b"), child(3, name="c", owner="other"))
-    assert child(1) == store.get(NAME)
-    assert {"a", "b"} == {one.meta.name for one in store.owned_by("owner")}
-    assert tuple(store.owned_by("nobody")) == ()
-    assert None is store.get(("ns", "d"))
 
 
 def test_every_change_is_reported_with_owner_label_and_deletion():
@@ -109,40 +100,30 @@ def listed(*children: Child, at: int, namespace: str | None = "ns") -> Act:
     return lambda store: store.replace(list(children), version=at, namespace=namespace)
 
 
-@pytest.mark.parametrize(
-    ("known", "acts", "believed", "tells"),
-    [
-        pytest.param([child(5)], [put(4), put(5)], child(5), 0, id="an old event after a newer one is dropped"),
-        pytest.param([child(5)], [removed(7), put(6)], None, 1, id="a late answer brings no deleted child back"),
-        pytest.param(
-            [child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2, id="the tombstone is of the UID"
-        ),
-        pytest.param([], [removed(7), put(6)], None, 0, id="a deletion seen before its object stays"),
-        pytest.param([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0, id="nor does it take the successor"),
-        pytest.param([child(9)], [removed(7)], child(9), 0, id="a deletion older than what is known is dropped"),
-        pytest.param(
-            [child(1), child(2, name="b")],
-            [listed(child(2, name="b"), at=9, namespace=None)],
-            None,
-            1,
-            id="a list removes what it does not hold",
-        ),
-        pytest.param(
-            [child(8)], [listed(at=7, namespace=None)], child(8), 0, id="a list keeps what was made after it was taken"
-        ),
-        pytest.param(
-            [child(3)],
-            [listed(child(6, uid="u2"), at=7, namespace=None), put(3)],
-            child(6, uid="u2"),
-            2,
-            id="a list replaces an incarnation of the same name",
-        ),
-        pytest.param(
-            [child(2)], [listed(at=9, namespace="else")], child(2), 0, id="a list of one namespace leaves the others"
-        ),
-    ],
-)
-def test_what_is_believed_after_old_late_and_repeated_news(known, acts, believed, tells):
+SUCCESSOR = child(6, uid="u2")
+#: What is known, the news, what is believed then, and how often the owner is notified.
+NEWS = {
+    "an old event after a newer one is dropped": ([child(5)], [put(4), put(5)], child(5), 0),
+    "a late answer brings no deleted child back": ([child(5)], [removed(7), put(6)], None, 1),
+    "the tombstone is of the UID": ([child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2),
+    "a deletion seen before its object stays": ([], [removed(7), put(6)], None, 0),
+    "nor does it take the successor": ([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0),
+    "a deletion older than what is known is dropped": ([child(9)], [removed(7)], child(9), 0),
+    "a list removes what it does not hold": (
+        [child(1), child(2, name="b")],
+        [listed(child(2, name="b"), at=9, namespace=None)],
+        None,
+        1,
+    ),
+    "a list keeps what was made after it": ([child(8)], [listed(at=7, namespace=None)], child(8), 0),
+    "a list replaces an incarnation": ([child(3)], [listed(SUCCESSOR, at=7, namespace=None), put(3)], SUCCESSOR, 2),
+    "a list of one namespace leaves the others": ([child(2)], [listed(at=9, namespace="else")], child(2), 0),
+}
+
+
+@pytest.mark.parametrize("case", NEWS)
+def test_what_is_believed_after_old_late_and_repeated_news(case):
+    known, acts, believed, tells = NEWS[case]
     store, told = make_store(*known)
     for act in acts:
         act(store)
@@ -176,61 +157,6 @@ def test_tombstones_are_bounded(monkeypatch):
     for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
         store.remove(child(version, uid=uid))
     assert list(store._gone) == ["u1", "u3"]
-
-
-# --- the objects of one cluster
-
-
-def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
-    observed = stores.observe(make_cluster({"worker": 1}, **spec))
-    found = {kind: set(of_kind) for kind, of_kind in observed.objects.items() if of_kind}
-    return {**found, "Pod": set(observed.pods)}
-
-
-def test_a_cluster_is_what_it_controls_and_what_has_its_names():
-    """Surplus pods that we control and others' objects with our names are observed, and nothing else."""
-    stores = Stores(lambda *_: None)
-    ours, others = "uid-of-the-cluster", "uid-other"
-    for kind, name, owner in [
-        ("Service", "demo", others),
-        ("Service", "other", others),
-        ("ConfigMap", "demo-worker", ours),
-        ("Pod", "demo-worker-0", others),
-        ("Pod", "demo-worker-7", ours),
-        ("Pod", "demo-worker-8", others),
-    ]:
-        metadata = {
-            "name": name,
-            "namespace": "default",
-            "uid": name,
-            "ownerReferences": [{"uid": owner, "controller": True}],
-        }
-        stores.of[kind].put(KINDS[kind].read(msgspec.json.encode({"metadata": metadata})))
-    assert {
-        "Service": {"demo"},
-        "ConfigMap": {"demo-worker"},
-        "Pod": {"demo-worker-0", "demo-worker-7"},
-    } == observed_names(stores)
-
-
-def test_an_object_that_holds_a_name_and_that_no_watch_shows_is_observed():
-    stores, cluster = Stores(lambda *_: None), make_cluster({"worker": 1})
-    unlabelled = child(1, name="demo-worker-0", namespace="default", label="")
-    stores.block(cluster.uid, "Pod", unlabelled)
-    assert unlabelled == stores.observe(cluster).pods["demo-worker-0"]
-    stores.of["Pod"].put(child(2, name="demo-worker-0", namespace="default"))
-    assert stores.observe(cluster).pods["demo-worker-0"].meta.version == 2
-
-
-def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
-    """The watch reports it as deleted, at its current version."""
-    store = Stores(lambda *_: None).of["Pod"]
-    store.put(child(1))
-    store.remove(child(2))
-    store.put(child(2, label=""))
-    assert store.get(NAME) is None
-    store.put_back(child(2, label=""))
-    assert store.get(NAME) is not None
 
 
 def test_labels_of_a_foreign_policy_do_not_wake_clusters():

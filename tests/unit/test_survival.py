@@ -11,23 +11,18 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.memory_kubernetes import Answer
-from unit.async_tests import simulated, within
+from unit.async_tests import in_world
 
 #: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
 
 
-in_world = within(simulated)
-
-
 def said(world: World, kind: str) -> tuple[Any, Any]:
-    """Return the status and the reason of a condition of the cluster."""
     found = dialect.condition(world.cluster(), kind)
     return found.get("status"), found.get("reason")
 
 
 def deletions(world: World, pod: str) -> int:
-    """Count the operator's requests to delete a pod."""
     return sum(
         one.user == OPERATOR and (one.verb, one.resource, one.name) == ("delete", "pods", pod)
         for one in world.kube.requests

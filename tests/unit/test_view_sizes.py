@@ -6,55 +6,35 @@ from dataclasses import replace
 
 import pytest
 from unit.in_memory import InMemoryWorld, creates, make_cluster, settled, views_for
+from unit.observed_pods import pod
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS
 from tfcluster_operator.life import views
 from tfcluster_operator.life.roster import call_roll
-from tfcluster_operator.objects.base import Meta
 from tfcluster_operator.objects.kinds import Observed
-from tfcluster_operator.objects.pod import Pod
 from tfcluster_resolver import contract
 
 
 def test_view_too_large_for_a_config_map_is_rejected_with_its_size(monkeypatch):
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
     size = views_for(cluster)[0].size
+    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
+    assert InMemoryWorld().plan(cluster).findings == ()
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
     planned = InMemoryWorld().plan(cluster)
-    assert {action.name for action in planned.actions if creates(action, "Pod")} == {
-        "demo-worker-0",
-        "demo-worker-1",
-    }
+    assert {action.name for action in planned.actions if creates(action, "Pod")} == {"demo-worker-0", "demo-worker-1"}
     assert [action.name for action in planned.actions if creates(action, "ConfigMap")] == ["demo-worker"]
     assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
 
-def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
-    cluster = make_cluster({"chief": 1})
-    size = views_for(cluster)[0].size
-    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
-    assert InMemoryWorld().plan(cluster).findings == ()
-
-
-def test_five_thousand_tasks_with_filters_fit():
-    seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
-    cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
-    assert InMemoryWorld().plan(cluster).findings == ()
-
-
 # --- the pod of each task, in the chief's view
-def pod_of(cluster, task):
-    name = naming.pod_name(cluster.name, task.job.name, task.index)
-    meta = Meta(name, cluster.namespace, f"uid-{name}", 1, cluster.uid, cluster.name, {}, {}, terminating=False)
-    return Pod(meta, "Running", True, False, "", "node", None, "")
-
-
 def test_pods_of_the_largest_cluster_have_room():
     seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
     cluster = make_cluster({"chief": 1, "ps": 100, "worker": {"replicas": MOST_TASKS - 101, **seen}})
-    pods = {pod.meta.name: pod for pod in (pod_of(cluster, task) for task in cluster.tasks())}
+    names = (naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks())
+    pods = {name: pod(name, uid=f"uid-{name}") for name in names}
     wanted, *_ = views.views_of(call_roll(cluster, Observed(pods=pods))).of_jobs
     named = contract.load(wanted.files["cluster.json"].text).incarnations
     assert (len(named["ps"]), len(named["worker"])) == (100, MOST_TASKS - 101)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled, views_for
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life import views
-from tfcluster_operator.objects.config_map import read_file
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_resolver import contract
 
@@ -32,7 +29,6 @@ ONE_GPU = gpu_template(**{"nvidia.com_gpu": "1"})
 def view(
     cluster: TFCluster, job: str, file: str = contract.VIEW_FILE, world: InMemoryWorld | None = None
 ) -> contract.View:
-    """Return one parsed file of a job's views."""
     observed = world.observe(cluster) if world else Observed()
     (wanted,) = [one for one in views_for(cluster, observed) if one.job.name == job]
     return contract.load(wanted.files[file].text)
@@ -63,15 +59,6 @@ def seeing(*filters: str) -> dict[str, Any]:
     return {"deviceFilters": list(filters)}
 
 
-def test_a_task_with_filters_of_its_own_has_its_own_file():
-    cluster = make_cluster({"ps": 2, "worker": {"replicas": 3, "taskDeviceFilters": {"1": ["/job:ps/task:1"]}}})
-    (wanted,) = [one for one in views_for(cluster) if one.job.name == "worker"]
-    assert {"cluster.json", "task-1.json"} == set(wanted.files)
-    assert view(cluster, "worker", "task-1.json").jobs == sparse("ps", 1)
-    assert wanted.files["task-1.json"].says.digest == wanted.told_for(1)
-    assert {wanted.files["cluster.json"].says.digest} == {wanted.told_for(0), wanted.told_for(2)}
-
-
 def test_ports_and_the_cluster_domain_are_in_the_addresses():
     jobs = {"chief": 1, "data_loader": {"replicas": 1, "port": 3000}}
     found = view(make_cluster(jobs, port=8000, clusterDomain="cluster.local"), "chief").jobs
@@ -85,9 +72,6 @@ def test_a_view_says_whose_it_is():
     found = view(make_cluster(rpcLayer="grpc+verbs", generation=7), "chief")
     values = (found.name, found.namespace, found.uid, found.rpc_layer, found.epoch)
     assert values == ("demo", "default", "uid-of-the-cluster", "grpc+verbs", 7)
-
-
-# --- filters in a view
 
 
 # --- accelerators in a view
@@ -130,8 +114,6 @@ def test_devices_of_pods_that_are_not_ours_or_go_do_not_count(change):
 
 
 # --- epochs
-
-
 OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:9"}]}}
 
 
@@ -190,21 +172,3 @@ def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
     data = {"cluster.json": text.replace('"epoch":3', f'"epoch":{forged}')}
     world.edit("ConfigMap", "demo-worker", {"data": data, "metadata": {"annotations": annotations}})
     assert epochs(cluster, world) == {"worker/cluster.json": 3}
-
-
-def test_invalid_view_text_has_an_empty_membership():
-    found = read_file("garbage")
-    assert (digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
-
-
-def test_the_annotation_lists_the_epoch_of_each_file():
-    world = settled(
-        make_cluster({"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}, generation=3)
-    )
-    spelled = world.annotation("ConfigMap", "demo-worker", naming.ANNOTATION_EPOCHS)
-    assert spelled == '{"cluster.json":3,"task-1.json":3}'
-    assert list(json.loads(spelled)) == ["cluster.json", "task-1.json"]
-
-
-def test_no_views_have_epoch_nothing():
-    assert views.epoch_of(()) == 0

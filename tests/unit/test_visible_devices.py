@@ -75,10 +75,7 @@ def test_cuda_hides_what_it_does_not_name(see, shown, count):
     ],
 )
 def test_files_and_variables_are_counted_together(see, files, variables, counts):
-    """CUDA's variable applies within the plugin's list, and not to AMD's and Intel's GPUs, or to TPUs.
-
-    AMD's and Intel's plugins mount a render file for each GPU; NVIDIA's runtime mounts such files too, for graphics.
-    """
+    """CUDA's variable is NVIDIA's alone; AMD's and Intel's have a render file each, NVIDIA's some for graphics."""
     assert see(*files, **variables) == counts
 
 

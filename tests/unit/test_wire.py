@@ -9,7 +9,7 @@ import pytest
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.objects.base import Meta
-from tfcluster_operator.objects.config_map import ConfigMap, read_file
+from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.objects.pod import Exit, Pod
 from tfcluster_operator.objects.service import Port, Service, ServiceSpec
@@ -99,12 +99,6 @@ def test_a_service_is_read_in_the_fields_that_we_set():
     assert read == Service(META, ServiceSpec({"a": "b"}, found, "None", publish_not_ready_addresses=True))
 
 
-def test_a_config_map_is_read_as_digests():
-    body = {"metadata": METADATA, "data": {"a": "text"}, "binaryData": {"b": "AA=="}, "immutable": True}
-    found = KINDS["ConfigMap"].read(msgspec.json.encode(body))
-    assert ConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
-
-
 def test_list_returns_objects_and_the_continue_token():
     body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
     listed, meta = KINDS["Service"].read_list(msgspec.json.encode(body))
@@ -138,10 +132,7 @@ def disruption_target(value: str) -> dict[str, Any]:
     ],
 )
 def test_disruption_is_detected_by_reason_or_condition(status, disrupted):
-    """Deletion by others, a node's rejection, or a loss by the runtime; the program's own end is a failure.
-
-    A reason of the pod has priority over one of its container.
-    """
+    """The program's own end is a failure; a reason of the pod has priority over one of its container."""
     assert disrupted == pod({"phase": "Failed", **status}, containers=[{"name": "task"}]).disrupted
 
 

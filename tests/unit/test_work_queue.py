@@ -21,10 +21,7 @@ REFUSED = RetryLater("no answer")
 
 
 class Stage:
-    """A queue on the loop's clock, and its reconciles, each with the seconds since the start.
-
-    ``lasts`` is the duration of a reconcile, ``results`` the successive results of key a (an exception is raised).
-    """
+    """A queue, the reconciles that it made, how long one lasts, and the successive ``results`` of key a."""
 
     def __init__(self, *, lasts: float = 0.0, results: list[Any] | None = None) -> None:
         self.clock = asyncio.get_running_loop().time
@@ -71,81 +68,48 @@ def _no_jitter(monkeypatch):
     monkeypatch.setattr(work_queue.random, "uniform", lambda _low, _high: 1.0)
 
 
-@pytest.mark.parametrize(
-    ("lasts", "script", "passes"),
-    [
-        pytest.param(0.0, [at(0, "a" * 100)], [(0, "a")], id="marks before a pass are one pass"),
-        pytest.param(
-            1.0,
-            [at(0, "a"), at(0.2, "a"), at(0.4, "a"), at(0.6, "a")],
-            [(0, "a"), (2, "a")],
-            id="marks during a pass make one more",
-        ),
-        pytest.param(
-            0.1,
-            [at(0, "a"), at(0.2, "a")],
-            [(0, "a"), (0.5, "a")],
-            id="a key rests four times as long as its pass",
-        ),
-        pytest.param(10.0, [at(0, "a"), at(10.5, "a")], [(0, "a"), (11, "a")], id="and a second at most"),
-        pytest.param(
-            1.0,
-            [at(0, "a"), at(1.2, "a", urgent=True), at(1.7, "a", urgent=True)],
-            [(0, "a"), (1.2, "a"), (2.2, "a")],
-            id="an urgent mark skips the rest, also one during a pass",
-        ),
-        pytest.param(
-            1.0,
-            [at(0, "a"), at(1.1, "a"), at(1.1, "a", urgent=True)],
-            [(0, "a"), (1.1, "a")],
-            id="an urgent mark moves a resting one forward",
-        ),
-        pytest.param(
-            10.0,
-            [at(0, "a"), at(10.05, "a", ahead=True)],
-            [(0, "a"), (10.1, "a")],
-            id="a key that is ahead rests a tenth of a second at most",
-        ),
-        pytest.param(
-            0.0,
-            [at(0, "a", after=30), at(0, "a", ahead=True)],
-            [(0, "a")],
-            id="a mark ahead moves a later one",
-        ),
-        pytest.param(0.0, [at(0, "a", after=30)], [(30, "a")], id="a mark for later waits"),
-        pytest.param(0.0, [at(0, "a", after=30), at(0, "a", after=5)], [(5, "a")], id="the earlier of two marks wins"),
-        pytest.param(0.0, [at(0, "a", after=5), at(0, "a", after=30)], [(5, "a")], id="in whichever order they come"),
-        pytest.param(
-            5.0,
-            [at(0, "a"), at(1, "a", after=20)],
-            [(0, "a"), (21, "a")],
-            id="a mark for later during a pass counts from the mark",
-        ),
-        pytest.param(
-            5.0,
-            [at(0, "abcd")],
-            [(0, "a"), (0, "b"), (5, "c"), (5, "d")],
-            id="as many keys at once as workers",
-        ),
-        pytest.param(
-            5.0,
-            [at(0, "xya"), *(at(moment, "a") for moment in (0.5, 1, 1.5, 2, 2.5))],
-            [(0, "x"), (0, "y"), (5, "a")],
-            id="a key that is marked while it waits for a worker runs once",
-        ),
-    ],
-)
-def test_marks_start_reconciles(lasts, script, passes):
+#: How long a pass lasts, the marks, and the passes.
+MARKS = {
+    "marks before a pass are one pass": (0.0, [at(0, "a" * 100)], [(0, "a")]),
+    "marks during a pass make one more": (1.0, [at(0, "a"), at(0.2, "a"), at(0.6, "a")], [(0, "a"), (2, "a")]),
+    "a key rests four times as long as its pass": (0.1, [at(0, "a"), at(0.2, "a")], [(0, "a"), (0.5, "a")]),
+    "and a second at most": (10.0, [at(0, "a"), at(10.5, "a")], [(0, "a"), (11, "a")]),
+    "an urgent mark skips the rest, also one during a pass": (
+        1.0,
+        [at(0, "a"), at(1.2, "a", urgent=True), at(1.7, "a", urgent=True)],
+        [(0, "a"), (1.2, "a"), (2.2, "a")],
+    ),
+    "an urgent mark moves a resting one forward": (
+        1.0,
+        [at(0, "a"), at(1.1, "a"), at(1.1, "a", urgent=True)],
+        [(0, "a"), (1.1, "a")],
+    ),
+    "a key that is ahead rests a tenth of a second": (
+        10.0,
+        [at(0, "a"), at(10.05, "a", ahead=True)],
+        [(0, "a"), (10.1, "a")],
+    ),
+    "a mark ahead moves a later one": (0.0, [at(0, "a", after=30), at(0, "a", ahead=True)], [(0, "a")]),
+    "a mark for later waits": (0.0, [at(0, "a", after=30)], [(30, "a")]),
+    "the earlier of two marks wins": (0.0, [at(0, "a", after=30), at(0, "a", after=5)], [(5, "a")]),
+    "in whichever order they come": (0.0, [at(0, "a", after=5), at(0, "a", after=30)], [(5, "a")]),
+    "a mark for later counts from the mark": (5.0, [at(0, "a"), at(1, "a", after=20)], [(0, "a"), (21, "a")]),
+    "as many keys at once as workers": (5.0, [at(0, "abcd")], [(0, "a"), (0, "b"), (5, "c"), (5, "d")]),
+    "a key that is marked while it waits runs once": (
+        5.0,
+        [at(0, "xya"), *(at(moment, "a") for moment in (0.5, 1, 1.5, 2, 2.5))],
+        [(0, "x"), (0, "y"), (5, "a")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MARKS)
+def test_marks_start_reconciles(case):
+    lasts, script, passes = MARKS[case]
     assert play(*script, lasts=lasts) == passes
 
 
-@pytest.mark.parametrize(
-    ("ahead", "order"),
-    [
-        pytest.param("lc", "alcbd", id="also one that was waiting"),
-        pytest.param("a", "abacd", id="also the one that has a pass now"),
-    ],
-)
+@pytest.mark.parametrize(("ahead", "order"), [("lc", "alcbd"), ("a", "abacd")], ids=["one that waited", "the current"])
 def test_keys_that_are_ahead_have_their_passes_before_the_others_that_wait(ahead, order):
     """During the reconcile of a, b, c and d are marked, and then a loss; after a reconcile a key rests."""
     passes = play(at(0, "a"), at(0.5, "bcd"), at(0.5, ahead, ahead=True), workers=1, lasts=1.0)
@@ -172,10 +136,11 @@ def test_failing_reconcile_backs_off_up_to_a_minute():
 @pytest.mark.parametrize(
     ("results", "moments"),
     [
-        pytest.param([7.0, 0.0], [0, 7, 7], id="a pass can ask for another"),
-        pytest.param([REFUSED] * 5, [0, 1, 3, 6, 9, 12], id="no answer: every three seconds at least"),
-        pytest.param([REFUSED, REFUSED, 50.0, REFUSED], [0, 1, 3, 53, 54], id="a pass that succeeds ends the pauses"),
+        ([7.0, 0.0], [0, 7, 7]),
+        ([REFUSED] * 5, [0, 1, 3, 6, 9, 12]),
+        ([REFUSED, REFUSED, 50.0, REFUSED], [0, 1, 3, 53, 54]),
     ],
+    ids=["it asks for another", "no answer: at least every three seconds", "success ends the pauses"],
 )
 def test_result_of_a_reconcile_schedules_the_next(results, moments):
     assert play(at(0, "a"), results=results) == [(moment, "a") for moment in moments]

@@ -346,7 +346,3 @@ def merge_patch(known: Any, change: Any) -> Any:
 def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[JobViews, ...]:
     """Compute the wanted views of a cluster, by default of one without objects."""
     return views_of(call_roll(cluster, observed or Observed())).of_jobs
-
-
-def groups_of(planned: Plan) -> list[tuple[Action, ...]]:
-    return [tuple(step.action for step in group.steps) for group in planned.groups]

@@ -71,7 +71,7 @@ spec:
     Worker: *replica
     Evaluator: *replica
 """
-#: What the containers of its tasks have in common.
+#: The fields that all its containers share.
 TASK = (
     "name: tensorflow, image: 'IMAGE', volumeMounts: [{name: programs, mountPath: /programs}], "
     "resources: {requests: {cpu: 20m, memory: 128Mi}}"

@@ -40,7 +40,7 @@ def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
 
 
 def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
-    """Scale the example until it trains on so many workers; return its log since, and the seconds it took."""
+    """Scale the example until it trains on that number of workers; return the new log, and the seconds needed."""
     before = len(world.logs(CHIEF))
     asked = datetime.now(UTC)
     scaled = kubectl("-n", world.namespace, "scale", f"tfcluster/{CLUSTER}", f"--replicas={workers}")

@@ -284,7 +284,7 @@ spec:
 }
 
 
-#: Those of which the conversion loses something, for which it exits with 3; with 0 for the others.
+#: The TFJobs that lose something: the conversion exits with 3, and with 0 for the others.
 LOSSY: Final = {
     "all roles",
     "equal workers",

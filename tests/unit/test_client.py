@@ -83,7 +83,7 @@ def ask(server: Server, method: str) -> bytes | errors.KubeError:
     return run_in_virtual_time(scenario())
 
 
-#: A create that meets a conflict has lost a race over a quota's count: its response has no other reason.
+#: A create is rejected with a conflict if it lost a race over a quota's count.
 TRANSIENT = {"GET": (500, 503, None), "POST": (409, 429, 503, 504), "DELETE": (None,)}
 
 

@@ -147,7 +147,7 @@ def test_waiting_gang_is_reported_with_its_requests():
     assert world.plan(cluster).findings == ()
 
 
-def test_pods_that_a_new_gang_replaces_are_no_losses():
+def test_pods_that_a_new_gang_replaces_do_not_count_as_lost():
     world = started(ALONE)
     world.settle(THREE)
     assert (set(members(world).values()), world.ledger.of("worker").replaced) == ({"demo.0"}, 0)

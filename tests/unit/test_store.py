@@ -101,7 +101,7 @@ def listed(*children: Child, at: int, namespace: str | None = "ns") -> Act:
 
 
 SUCCESSOR = child(6, uid="u2")
-#: What is known, the news, what is believed then, and how often the owner is notified.
+#: The known child, the events, the child afterwards, and how often the owner is notified.
 NEWS = {
     "an old event after a newer one is dropped": ([child(5)], [put(4), put(5)], child(5), 0),
     "a late answer brings no deleted child back": ([child(5)], [removed(7), put(6)], None, 1),

@@ -65,7 +65,7 @@ class Stage:
 
 
 CREATE, WATCH = ("POST", "/api/v1/namespaces/a/pods"), ("GET", "/api/v1/pods?watch=true")
-#: A request, its end, what is counted, and of which verb the duration; the fence's blocked writes are not requests.
+#: A request, its end, the counts, and the measured durations by verb; writes that the fence blocks are not requests.
 ENDS = {
     "an answer": (CREATE, 201, {("201", "create"): 1}, {("create",): 0.25}),
     "a refusal": (CREATE, 429, {("429", "create"): 1}, {("create",): 0.25}),

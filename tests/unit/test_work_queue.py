@@ -68,7 +68,7 @@ def _no_jitter(monkeypatch):
     monkeypatch.setattr(work_queue.random, "uniform", lambda _low, _high: 1.0)
 
 
-#: How long a pass lasts, the marks, and the passes.
+#: The duration of a reconcile, the marks, and the reconciles.
 MARKS = {
     "marks before a pass are one pass": (0.0, [at(0, "a" * 100)], [(0, "a")]),
     "marks during a pass make one more": (1.0, [at(0, "a"), at(0.2, "a"), at(0.6, "a")], [(0, "a"), (2, "a")]),

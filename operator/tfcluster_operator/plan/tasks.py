@@ -73,8 +73,9 @@ class JobPlan:
     def _is_as_told(self, place: Place) -> bool:
         """Return whether a settled pod has the current incarnation and view: then no policy applies."""
         pod = place.pod
-        known = pod is not None and pod.told == self._views.told_for(place.task.index)
-        return known and pod is not None and pod.incarnation == self._record.incarnation
+        if pod is None or pod.incarnation != self._record.incarnation:
+            return False
+        return pod.told == self._views.told_for(place.task.index)
 
     def _plan_missing(self, missing: list[Place]) -> None:
         job, record, now, story = self._job, self._record, self._now, self._story

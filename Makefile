@@ -70,14 +70,12 @@ types: .venv
 layers: .venv
 	$(BIN)/lint-imports
 
-# Tests of the client that run a control plane or programs: they wait more than they work.
-CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
-
 unit: .venv
-	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/life tests/simulation $(CLIENT:%=--ignore %)
+	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/decisions tests/engine tests/resolver tests/project tests/life tests/simulation
 
+# They wait for programs more than they work.
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
-	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)
+	$(PYTEST) $(PARALLEL) --numprocesses 3 tests/client tests/local --ignore tests/local/test_local_training.py
 
 simulate: .venv ## every plan of the simulation, ten minutes; SAMPLE=1 a sample by rule; PLAN='…' one, with a trace; LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
@@ -106,16 +104,16 @@ elastic-tests-%:
 	PYTHONPATH=resolver $(call older-tensorflow,$*)/bin/python -m pytest $(ELASTIC)
 
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
-	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
+	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local/test_local_training.py
 
 ON_A_SERVER := TFCLUSTER_WORLD=server TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python
 
 # Four control planes keep two cores busy.
 integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes, the lives of tests/life among them
-	$(ON_A_SERVER) $(PYTEST) $(PARALLEL) --numprocesses 4 tests/integration tests/life
+	$(ON_A_SERVER) $(PYTEST) $(PARALLEL) --numprocesses 4 tests/admission tests/memory tests/server tests/life
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
-CORE := $(wildcard $(foreach folder,integration life,$(patsubst %,tests/$(folder)/test_%.py,admission_accepted admission_life admission_refused backup creation \
+CORE := $(wildcard $(foreach folder,admission server life,$(patsubst %,tests/$(folder)/test_%.py,admission_accepted admission_life admission_refused backup creation \
   isolation* kubernetes_version kstatus lifecycle other_actors reported_status restarting \
   rollouts scaling success_and_failure suspending tampering terminating watch_of_clusters))) \
   tests/chart/test_chart_definition.py tests/chart/test_chart_policy.py

@@ -1,17 +1,20 @@
-"""Fixtures of the tests that need Kubernetes: one real control plane per session, a namespace per test.
+"""Shared fixtures; for tests that need Kubernetes, one real control plane per session and a namespace per test.
 
-Nothing here starts unless a test requests it, so unit tests do not need it.
+Nothing of Kubernetes starts unless a test requests it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         binaries.helm()
     if "prometheus_built" in needed:
         prometheus.programs()
+
+
+@pytest.fixture(autouse=True)
+def _same_chance_in_every_run() -> None:
+    """The operator draws its jitter from ``random``."""
+    random.seed(7)
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[], str]]:
+    """Opens ports that accept connections, and returns their addresses."""
+    with ExitStack() as opened:
+        yield lambda: "{}:{}".format(*opened.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname())
 
 
 @pytest.fixture(scope="session")

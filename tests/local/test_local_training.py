@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from local.local_world import Api, Run, processes_with
 from support.waiting import eventually
-from unit.local_world import Api, Run, processes_with
 
 ROOT = Path(__file__).resolve().parents[2]
 #: TensorFlow in four processes on a busy machine of two cores; no test asserts it.

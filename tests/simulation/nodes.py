@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from properties.reference_life import Fact
+from decisions.reference_life import Fact
 from simulation import dialect
 from support.memory_kubernetes import Change, MemoryKubernetes, Refusal
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from properties.test_isolation_evaluated import selects
+from decisions.test_isolation_evaluated import selects
 from simulation import dialect, snapshot
 from simulation.plans import Line, Plan, Write, stable
 from simulation.quota import granted

@@ -46,7 +46,7 @@ def test_oracle_finds_its_bug(act, complaint):
 
 
 def test_a_ledger_that_differs_from_the_model_is_noticed():
-    from properties.reference_life import Life
+    from decisions.reference_life import Life
     from simulation.truth import _differences
 
     cluster = {"metadata": {"name": "c"}, "spec": {"jobs": {"worker": {}}}, "status": {"restarts": 7, "jobs": {}}}

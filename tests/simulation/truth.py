@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from properties.reference_life import Life
+from decisions.reference_life import Life
 from simulation import dialect
 from simulation.nodes import Nodes
 from support.memory_kubernetes import MemoryKubernetes, Refusal

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fork_server import ENVIRONMENT, Forked, run
-from unit.resolver_world import Kubelet, view_of
+from resolver.resolver_world import Kubelet, view_of
 
 from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from unit.resolver_world import SETTINGS, speaker
+from resolver.resolver_world import SETTINGS, speaker
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.connect.target import Target, target_of

@@ -3,7 +3,7 @@
 The word after the language says where a snippet runs: without one, any process in the chief's pod; ``as=chief`` the
 process that is the chief; ``as=workers`` those of all equal workers; ``as=outside`` one that is not a task;
 ``e2e=TEST`` names the test for a snippet that cannot run here. The manifests and the kubectl of the other pages are for
-tests/integration/test_docs_pages.py.
+tests/server/test_docs_pages.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_every_snippet_has_a_place():
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
     for snippet in ALL:
         if snippet.proof("integration"):
-            continue  # tests/integration/test_docs_pages.py looks at it
+            continue  # tests/server/test_docs_pages.py looks at it
         if snippet.proof():
             assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"
         else:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
-from unit.resolver_world import ROOT, python
+from resolver.resolver_world import ROOT, python
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 

@@ -125,7 +125,7 @@ class Client:
             container: the container; "" means the one that runs the task.
             tail: how many lines from the end of each log that is there; None means all.
             since_seconds: how old its oldest line can be, in seconds; None means any age.
-            limit: how many logs are followed at the same time at the most.
+            limit: the largest number of tasks with which following begins.
             tell: called with messages: what is waited for, which pod follows which and why.
 
         Raises:

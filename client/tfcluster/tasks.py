@@ -32,6 +32,20 @@ def spell(job: str, index: int, last: int | None = None) -> str:
     return f"{naming.dns_job(job)}-{index}" + (f"..{last}" if last is not None and last > index else "")
 
 
+def runs_of(tasks: Iterable[tuple[str, int]], key: Any = lambda _: None) -> list[tuple[str, int, int]]:
+    """Group neighbouring tasks of one job with the same key: job, start and stop of each group."""
+    runs: list[tuple[str, int, int]] = []
+    last: Any = None
+    for job, index in tasks:
+        now = key((job, index))
+        if runs and runs[-1][::2] == (job, index) and now == last:
+            runs[-1] = (job, runs[-1][1], index + 1)
+        else:
+            runs.append((job, index, index + 1))
+        last = now
+    return runs
+
+
 def names_one(word: str) -> bool:
     """Return whether a word has the form of a single task."""
     return _TASK.fullmatch(word) is not None

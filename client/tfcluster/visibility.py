@@ -6,10 +6,11 @@ NetworkPolicies block the connection between two tasks if neither sees the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfcluster.tasks import runs_of
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.device_filters import device_filter_matches
 
@@ -113,7 +114,7 @@ def rows(membership: Membership) -> list[Row]:
         for job, index in (filters if blocks else ())
     }
     found = []
-    for job, start, stop in _runs(sorted(filters), key=lambda task: (filters[task], seen_by.get(task))):
+    for job, start, stop in runs_of(sorted(filters), key=lambda task: (filters[task], seen_by.get(task))):
         sees, hidden = shown[filters[job, start]]
         if stop == start + 1:
             sees, hidden = (_without(sights, job, start) for sights in (sees, hidden))
@@ -128,7 +129,7 @@ def _blocked(
 ) -> tuple[Sight, ...]:
     """Mark the hidden tasks that do not see back: connections to those are blocked completely."""
     tasks = [(one.job, index) for one in hidden for index in range(one.start, one.stop)]
-    runs = _runs(tasks, key=lambda task: filters.get(task) in seen_by)
+    runs = runs_of(tasks, key=lambda task: filters.get(task) in seen_by)
     return tuple(Sight(job, start, stop, blocked=filters.get((job, start)) not in seen_by) for job, start, stop in runs)
 
 
@@ -140,10 +141,10 @@ def _devices(membership: Membership, job: str, index: int) -> tuple[str, ...]:
 
 def _sights(texts: _Texts, devices: dict[_Key, tuple[str, ...]]) -> tuple[tuple[Sight, ...], tuple[Sight, ...]]:
     if not texts:
-        return tuple(Sight(*run) for run in _runs(list(devices))), ()
+        return tuple(Sight(*run) for run in runs_of(list(devices))), ()
     shown = {task: _shown(texts, task, names) for task, names in devices.items()}
     seen, hidden = [], []
-    for job, start, stop in _runs(list(devices), key=lambda task: shown[task]):
+    for job, start, stop in runs_of(list(devices), key=lambda task: shown[task]):
         by, some = shown[job, start]
         if by:
             seen.append(Sight(job, start, stop, by, some))
@@ -173,17 +174,3 @@ def _shown(texts: tuple[str, ...], task: _Key, devices: tuple[str, ...]) -> tupl
         by |= matching
         some += [device] * bool(matching)
     return tuple(text for text in texts if text in by), tuple(some) if len(some) < len(devices) else ()
-
-
-def _runs(tasks: Sequence[_Key], key: Any = lambda _: None) -> list[tuple[str, int, int]]:
-    """Group neighbouring tasks of one job with the same key: job, start and stop of each group."""
-    runs: list[tuple[str, int, int]] = []
-    last: Any = None
-    for job, index in tasks:
-        now = key((job, index))
-        if runs and runs[-1][::2] == (job, index) and now == last:
-            runs[-1] = (job, runs[-1][1], index + 1)
-        else:
-            runs.append((job, index, index + 1))
-        last = now
-    return runs

@@ -22,8 +22,8 @@ def cluster(*, workers: int = 1, verdict: str = "", suspend: bool = False) -> di
     }
 
 
-def steps(*pods: LogPod, progress: Progress, limit: int = 10, gone: bool = False, **of_cluster) -> Steps:
-    return next_steps(Sight(cluster(**of_cluster), pods, (), gone), progress, limit=limit)
+def steps(*pods: LogPod, progress: Progress, gone: bool = False, **of_cluster) -> Steps:
+    return next_steps(Sight(cluster(**of_cluster), pods, (), gone), progress)
 
 
 FIRST = LogPod(W0, "a", "mnist-worker-0", born=("1", 0))
@@ -58,16 +58,6 @@ def test_a_pod_that_came_and_failed_between_two_looks_is_read():
     between = replace(SECOND, state="ended", kept=True)
     third = LogPod(W0, "c", "mnist-worker-0-r2", born=("3", 2))
     assert steps(between, third, progress=read()).open == (between,)
-
-
-def test_log_limit_is_kept_and_other_tasks_are_listed_once():
-    pods = [LogPod(TaskName("worker", index), f"u{index}", f"mnist-worker-{index}") for index in range(8)]
-    progress = Progress()
-    found = steps(*pods, progress=progress, limit=2)
-    assert found.open == tuple(pods[:2])
-    assert "worker-2, worker-3, worker-4, worker-5 and 2 more: not followed yet" in found.say["crowd"]
-    progress.told |= set(found.say)
-    assert "crowd" not in steps(*pods, progress=progress, limit=2).say
 
 
 def test_a_finished_cluster_ends_the_stream_when_all_is_out():
@@ -110,7 +100,7 @@ def test_pods_that_wait_for_the_same_share_a_line():
 
 
 def test_suspended_cluster_names_the_resume_command():
-    found = next_steps(Sight(cluster(suspend=True), (), (W0,)), Progress(), limit=1)
+    found = next_steps(Sight(cluster(suspend=True), (), (W0,)), Progress())
     assert found.say["absent"].endswith("TFCluster mnist is suspended; `tfcluster resume mnist` starts it")
     assert not found.done
 

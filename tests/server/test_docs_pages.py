@@ -1,7 +1,7 @@
 """The pages of the docs on a real API server: manifests are applied, commands print what their page shows.
 
 A simulated kubelet runs the pods. A fence that needs real pods names its end-to-end test (``e2e=TEST``), one that needs
-a server with other features an integration test (``integration=TEST``); Python and the commands of ``as=chief`` run in
+a server with other features a test on a server (``server=TEST``); Python and the commands of ``as=chief`` run in
 tests/tensorflow. ``exit=N`` is the exit status of a fence's commands.
 """
 
@@ -78,7 +78,7 @@ def node(objects: Objects, namespace: str) -> Iterator[Node]:
 def test_every_fence_is_run_somewhere() -> None:
     tests = {
         folder: "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / folder).glob("test_*.py"))
-        for folder in ("e2e", "integration", "sharing")
+        for folder in ("e2e", "server", "sharing")
     }
     places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
     for page in PAGES:
@@ -138,7 +138,7 @@ def test_pipeline_step_trains(
 ) -> None:
     """The body of the component; its decorator only packs it for another machine."""
     (step,) = (
-        one for page in HOW_TO for one in snippets(page) if one.proof("integration") == "test_pipeline_step_trains"
+        one for page in HOW_TO for one in snippets(page) if one.proof("server") == "test_pipeline_step_trains"
     )
     config = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
     config["contexts"][0]["context"]["namespace"] = world.namespace

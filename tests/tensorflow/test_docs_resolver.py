@@ -41,7 +41,7 @@ def test_every_snippet_has_a_place():
     places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {"", "as=chief"}}
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
     for snippet in ALL:
-        if snippet.proof("integration"):
+        if snippet.proof("server"):
             continue  # tests/server/test_docs_pages.py looks at it
         if snippet.proof():
             assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"

@@ -46,7 +46,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
     type=click.IntRange(min=1),
     default=MOST_FOLLOWED,
     show_default=True,
-    help="The largest number of logs that -f follows at the same time.",
+    help="The largest number of tasks whose logs -f begins to follow.",
 )
 @place
 @examples("""

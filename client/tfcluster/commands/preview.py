@@ -13,7 +13,7 @@ from tfcluster.commands import options
 from tfcluster.commands.options import ClusterName
 from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import ExitCode, ManifestError, TFClusterError
-from tfcluster.tasks import spell
+from tfcluster.tasks import runs_of, spell
 from tfcluster.terminal import brief, count
 
 if TYPE_CHECKING:
@@ -146,8 +146,6 @@ _SIGNS: Final = {
 
 
 def _lines(edit: Edit) -> Iterator[Text]:
-    from tfcluster.preview.diff import spell_tasks
-
     where = f"{edit.namespace}/{edit.name}"
     change = f"{count(len(edit.fields), 'field')} would change" if edit.fields else "nothing differs"
     yield styled(f"{where}: {change}" if edit.exists else f"{where} is new", "name")
@@ -156,7 +154,8 @@ def _lines(edit: Edit) -> Iterator[Text]:
         yield _line("~", "waiting", f"{field.path}: {before} -> {after}")
     for pods in edit.pods:
         sign, style, done = _SIGNS[pods.what]
-        tasks = spell_tasks((pods.job, index) for index in pods.tasks)
+        runs = runs_of(sorted((pods.job, index) for index in pods.tasks))
+        tasks = ", ".join(spell(job, start, stop - 1) for job, start, stop in runs)
         are = "is" if len(pods.tasks) == 1 else "are"
         why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
         yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import tfcluster_resolver
 from tfcluster.errors import NotFoundError, RefusedError, UnreachableError
 from tfcluster.kube.api import DEFINITIONS, DEPLOYMENTS, PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.manifest.shaping import nodes
 from tfcluster.manifest.validate import definition
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming
@@ -215,20 +216,13 @@ def _definition(found: Installation, packaged: Mapping[str, Any]) -> Check:
 
 
 def _fields(definition: Mapping[str, Any]) -> Iterator[str]:
+    """Return the fields of the schema."""
     for version in (definition.get("spec") or {}).get("versions") or ():
-        if version.get("name") == naming.VERSION:
-            yield from _walk((version.get("schema") or {}).get("openAPIV3Schema") or {}, "")
-
-
-def _walk(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Return the fields of a schema, without the many of the pod template, which are Kubernetes' own."""
-    inner = node.get("additionalProperties")
-    if isinstance(inner, dict):
-        yield from _walk(inner, f"{path}.*")
-    for field, below in (node.get("properties") or {}).items():
-        here = f"{path}.{field}" if path else str(field)
-        yield here
-        yield from _walk(below, here)
+        for path, _ in nodes(version) if version.get("name") == naming.VERSION else ():
+            if path[-2:-1] == ("properties",):
+                yield ".".join(str(step) for step in path[2:] if step != "properties").replace(
+                    "additionalProperties", "*"
+                )
 
 
 def _operator(found: Installation) -> Iterator[Check]:
@@ -257,11 +251,8 @@ def _where(deployment: Object) -> str:
 
 
 def _available(deployment: Object) -> Check:
-    about, status, wanted = (
-        deployment["metadata"],
-        deployment.get("status") or {},
-        deployment["spec"].get("replicas", 1),
-    )
+    about, status = deployment["metadata"], deployment.get("status") or {}
+    wanted = deployment["spec"].get("replicas", 1)
     available = int(status.get("availableReplicas") or 0)
     message = f"{_where(deployment)}: {available} of {wanted} available"
     if wanted == 0:

@@ -80,12 +80,8 @@ class KubernetesApi:
         self.source = source
         self.context = context
         self.configuration = configuration
-        # Without keep-alive a watch or log would wait forever on a connection that died without notice.
-        configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
-        self._cut = connection.Cut()
-        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
 
     @classmethod
     def connect(
@@ -248,7 +244,7 @@ class KubernetesApi:
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
         asked = _query(follow="true" if follow else "", **query)
-        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked, read=None if follow else _READ)
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
@@ -268,17 +264,6 @@ class KubernetesApi:
     def read(self, path: str) -> bytes:
         """Return the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path).read())
-
-    def copy(self) -> KubernetesApi:
-        """Return one with its own connections."""
-        return KubernetesApi(self.configuration, self.namespace, self.source, self.context)
-
-    def interrupt(self) -> None:
-        """End all requests, from another thread; those that are under way and to come fail with UnreachableError.
-
-        The answer to a request for a log begins when the container writes a line; until then it cannot be closed.
-        """
-        self._cut.cut()
 
     def close(self) -> None:
         self._client.close()

@@ -1,19 +1,15 @@
-"""Additions to the official client: errors of kubeconfigs and responses with a next step, and cutting connections."""
+"""Additions to the official client: errors of kubeconfigs and of responses, with a next step."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import socket
 import threading
 from collections.abc import Mapping
 from logging.handlers import BufferingHandler
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
 
 import yaml
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tfcluster.errors import ConflictError, NotFoundError, RefusedError, UnreachableError
 from tfcluster_operator.declaration import naming
@@ -54,48 +50,6 @@ def brief_of_kubeconfig(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-class Cut:
-    """Tracks the sockets of the connections that its pools open, and can cut them."""
-
-    def __init__(self) -> None:
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._lock = threading.Lock()
-        self._over = False
-
-    def cut(self) -> None:
-        """Cut all connections, and every connection that is opened afterwards."""
-        with self._lock:
-            self._over = True
-            for one in self._sockets:
-                self._end(one)
-
-    def pools(self) -> dict[str, type[HTTPConnectionPool]]:
-        """Return what urllib3's PoolManager takes as ``pool_classes_by_scheme``."""
-        pools: tuple[type[HTTPConnectionPool], ...] = (HTTPConnectionPool, HTTPSConnectionPool)
-        return {pool.scheme: self._noting(pool, pool.ConnectionCls) for pool in pools}
-
-    def _noting(self, pool: type[HTTPConnectionPool], connection: Any) -> type[HTTPConnectionPool]:
-        note = self._note
-
-        class Noted(connection):  # type: ignore[misc]  # urllib3's class for the scheme
-            def connect(self) -> None:
-                super().connect()
-                note(self.sock)
-
-        return type("Noted", (pool,), {"ConnectionCls": Noted})
-
-    def _note(self, one: socket.socket) -> None:
-        with self._lock:
-            self._sockets.add(one)
-            if self._over:
-                self._end(one)
-
-    def _end(self, one: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            # shutdown() of an SSL socket itself would remove the state that the reading thread still uses.
-            socket.socket.shutdown(one, socket.SHUT_RDWR)
 
 
 #: The reason of a 404 for a whole kind, not for one object.

@@ -173,7 +173,7 @@ class Steps:
     done: bool = False
 
 
-def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
+def next_steps(sight: Sight, progress: Progress) -> Steps:
     """Decide the next steps while logs are followed."""
     name = sight.cluster["metadata"]["name"]
     over = bool(verdict(sight.cluster)) or sight.gone
@@ -182,8 +182,6 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
     skip |= {pod.uid for pod in sight.pods if not pod.container or (pod.state == "ended" and not pod.readable)}
     read = progress.read | skip
     wanted = list(_wanted(sight.pods, progress.open, read))
-    room = max(0, limit - len(progress.open))
-    opened = wanted[:room]
     say: dict[str, str] = {}
     for pod in sight.pods:
         if progress.begun and pod.uid not in progress.read and pod.container:
@@ -191,9 +189,6 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
         if not pod.container:
             say[f"lacks {pod.uid}"] = f"{pod.task}: pod {pod.name} does not have this container"
     say |= {} if sight.gone else _of_leaving(sight, progress)
-    if wanted[room:]:
-        crowd = f"{few([pod.task for pod in wanted[room:]], _NAMED)}: not followed yet, as {limit} logs are open"
-        say["crowd"] = f"{crowd}; --max-log-requests allows more"
     if not progress.begun and (words := without_pods(sight.tasks, sight.pods, sight.cluster)):
         say["absent"] = words
     if not over:
@@ -207,7 +202,7 @@ def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
     if done and not sight.gone:
         say["verdict"] = f"TFCluster {name} has {verdict(sight.cluster)}"
     fresh = {key: words for key, words in say.items() if key not in progress.told}
-    return Steps(tuple(opened), ended | gone, gone | lasting, frozenset(skip), fresh, done)
+    return Steps(tuple(wanted), ended | gone, gone | lasting, frozenset(skip), fresh, done)
 
 
 def _wanted(pods: Sequence[LogPod], open_: set[str], read: set[str]) -> Iterator[LogPod]:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from threading import Event
 from typing import Final
 
@@ -82,7 +81,8 @@ class Position:
         if match is None:  # the kubelet does not put a timestamp into the middle of a long line
             return (self._stamp, whole) if self._is_new else None
         self._stamp = stamp
-        when = (_second_of(match[1] + match[3]), (match[2] or "").ljust(9, "0"))
+        second = int(datetime.fromisoformat(match[1] + match[3]).timestamp())
+        when = second, (match[2] or "").ljust(9, "0")
         self._is_new = when > self._old or (when == self._old and self._repeated == 0)
         if when == self._old and self._repeated:
             self._repeated -= 1
@@ -90,11 +90,6 @@ class Position:
             return None
         self._newest, self._count = (self._newest, self._count + 1) if when == self._newest else (when, 1)
         return stamp, text
-
-
-@lru_cache(maxsize=1000)  # most lines of a busy program have the same second
-def _second_of(spelled: str) -> int:
-    return int(datetime.fromisoformat(spelled).timestamp())
 
 
 #: The back-off before a log is opened again, in seconds: the first and the longest.
@@ -214,6 +209,8 @@ class LogReader:
                     lines, self._rest = [*lines, self._rest], b""
                 if new := self._new(lines):
                     yield new
+        except urllib3.exceptions.ReadTimeoutError:
+            return  # a silent log is opened again, because a connection can die unnoticed
         except Exception as error:
             if self._stopped.is_set():
                 return

@@ -139,7 +139,7 @@ class LogFollowing:
     def __init__(
         self, api: KubernetesApi, name: str, namespace: str | None, request: LogRequest, tell: Callable[[str], None]
     ) -> None:
-        self._api, self._name, self._namespace, self._request = api.copy(), name, namespace, request
+        self._api, self._name, self._namespace, self._request = api, name, namespace, request
         self._tell = tell
         self._chosen: Tasks | None = None
         self.items: queue.Queue[_Item] = queue.Queue(_WAITING)
@@ -179,8 +179,6 @@ class LogFollowing:
             self._stopped.set()
             for reader in self._readers.values():
                 reader.stop()
-            self._api.interrupt()
-            self._api.close()
 
     def _next(self) -> _Item | None:
         """Wait for an item; only a quiet log ends by time, all other changes are items."""
@@ -242,7 +240,7 @@ class LogFollowing:
         """Carry out the next steps; return whether they were the last."""
         if self._cluster is None or self._chosen is None:
             return False
-        progress, limit, pods = self._progress, self._request.limit, [*self._pods.values()]
+        progress, pods = self._progress, [*self._pods.values()]
         sight = _sight(self._chosen, self._request.container, self._cluster, pods, gone=self._gone)
         departed, self._departed = self._departed, []
         # The last state of the pods whose logs were opened last, so that their end can be reported.
@@ -252,12 +250,12 @@ class LogFollowing:
                 progress.last[pod.task] = pod
         if not progress.begun:
             tasks = {*sight.tasks} - {pod.task for pod in sight.pods if pod.state == "ended"}
-            if (count := len(tasks)) > limit:
+            if (count := len(tasks)) > (limit := self._request.limit):
                 hint = f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}."
                 words = f"{count} logs are too many to follow at the same time: the limit is {limit}"
                 raise TFClusterError(words, hint=hint)
             self._first = frozenset(pod.uid for pod in sight.pods)
-        steps = next_steps(sight, progress, limit=limit)
+        steps = next_steps(sight, progress)
         for key, words in steps.say.items():
             progress.told.add(key)
             if words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,7 +13,7 @@ from tfcluster.kube.api import PODS, TFCLUSTERS, WORKLOADS, KubernetesApi, Objec
 from tfcluster.kube.observed import observe_pods, read_objects
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.validate import complete, misfits, problems, read, refuse
-from tfcluster.tasks import spell, task_of_labels
+from tfcluster.tasks import task_of_labels
 from tfcluster_operator.declaration import ledger, naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
@@ -126,16 +126,9 @@ def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodCha
     old = rollout_of(after, job).old
     if not old:
         return
-    was = () if before is None or (former := before.cluster.job(job.name)) is None else rollout_of(before, former).old
-    under_way = {place.name for place in was}
     field = edited_field(None if before is None else before.declared, after.declared, job.name) or "template"
-    for late in (True, False):
-        if indices := [place.task.index for place in old if (place.name in under_way) == late]:
-            yield _replacement(after.cluster, job, indices, field, under_way=late)
-
-
-def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *, under_way: bool) -> PodChange:
-    strategy = cluster.spec.update_strategy
+    indices = [place.task.index for place in old]
+    strategy = after.cluster.spec.update_strategy
     what: Literal["replace", "keep"] = "replace"
     words = "all together (updateStrategy Recreate)"
     if strategy.type == "OnDelete":
@@ -144,19 +137,7 @@ def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *
         most = strategy.within(job.replicas)
         words = f"{most} at a time, the highest index first (updateStrategy RollingUpdate)"
         indices = [*reversed(indices)]
-    words += "; their template is older than the present one, too" if under_way else ""
-    return PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words, field)
-
-
-def spell_tasks(tasks: Iterable[tuple[str, int]]) -> str:
-    """Format tasks in short, such as ``ps-0, worker-2..5``."""
-    runs: list[tuple[str, int, int]] = []
-    for job, index in sorted(tasks):
-        if runs and runs[-1][0] == job and runs[-1][2] == index - 1:
-            runs[-1] = (job, runs[-1][1], index)
-        else:
-            runs.append((job, index, index))
-    return ", ".join(spell(*run) for run in runs)
+    yield PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words, field)
 
 
 def _merged(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:

@@ -72,7 +72,8 @@ def _no_jitter(monkeypatch):
 MARKS = {
     "marks before a pass are one pass": (0.0, [at(0, "a" * 100)], [(0, "a")]),
     "marks during a pass make one more": (1.0, [at(0, "a"), at(0.2, "a"), at(0.6, "a")], [(0, "a"), (2, "a")]),
-    "a key rests four times as long as its pass": (0.1, [at(0, "a"), at(0.2, "a")], [(0, "a"), (0.5, "a")]),
+    "a key rests four times as long as its pass": (0.2, [at(0, "a"), at(0.3, "a")], [(0, "a"), (1.0, "a")]),
+    "and half a second at least": (0.1, [at(0, "a"), at(0.2, "a")], [(0, "a"), (0.6, "a")]),
     "and a second at most": (10.0, [at(0, "a"), at(10.5, "a")], [(0, "a"), (11, "a")]),
     "an urgent mark skips the rest, also one during a pass": (
         1.0,
@@ -136,7 +137,7 @@ def test_failing_reconcile_backs_off_up_to_a_minute():
 @pytest.mark.parametrize(
     ("results", "moments"),
     [
-        ([7.0, 0.0], [0, 7, 7]),
+        ([7.0, 0.0], [0, 7, 7.5]),
         ([REFUSED] * 5, [0, 1, 3, 6, 9, 12]),
         ([REFUSED, REFUSED, 50.0, REFUSED], [0, 1, 3, 53, 54]),
     ],

@@ -28,6 +28,8 @@ _LONGEST_PAUSE: Final = 60.0
 _LONGEST_OUTAGE_PAUSE: Final = 3.0
 #: A key rests this many times as long as its last reconcile took.
 _REST: Final = 4.0
+#: The shortest and the longest rest of a key, in seconds.
+_LEAST_REST: Final = 0.5
 _LONGEST_REST: Final = 1.0
 #: The longest rest of a key that is ahead, in seconds: a slow server makes reconciles long, and lost pods are urgent.
 _LONGEST_REST_AHEAD: Final = 0.1
@@ -161,7 +163,7 @@ class WorkQueue(Generic[Key]):
             self._failures.pop(key, None)
         ended = self._clock()
         self._took(ended - began, outcome)
-        rest = min(_LONGEST_REST, (ended - began) * _REST)
+        rest = min(_LONGEST_REST, max(_LEAST_REST, (ended - began) * _REST))
         self._rest_until[key] = ended + rest, ended + min(_LONGEST_REST_AHEAD, rest)
         self._busy.discard(key)
         if len(self._rest_until) > _RESTING_AT_MOST:

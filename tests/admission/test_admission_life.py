@@ -212,7 +212,11 @@ SENSELESS = [
         senseless(
             worker(taskServer=True, template=template), f"{WORKER}.taskServer", "has a command or args of its own"
         )
-        for template in (pod_template(command=["train"]), pod_template(args=["--steps=3"]))
+        for template in (
+            pod_template(command=["train"]),
+            pod_template(args=["--steps=3"]),
+            {"spec": {"containers": [{"name": one, "image": "i", "command": [one]} for one in ("main", "log")]}},
+        )
     ),
     senseless(worker(minReplicas=1), "spec.jobs", "needs spec.scheduling.gang"),
     *(

@@ -184,22 +184,12 @@ def test_pods_of_an_older_edit_keep_their_label():
     assert naming.LABEL_COLOCATED not in world.objects["Pod", "demo-worker-0"]["metadata"]["labels"]
 
 
-SAME_RULE = {"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]}
-NEAR_TO_A_CACHE = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}}}
-
-
 @pytest.mark.parametrize(
     ("scheduling", "template", "words"),
     [
         ({"colocate": {}}, {}, "spec.scheduling.colocate"),
-        (near(jobs=["p"]), {}, "spec.scheduling.colocate.jobs: 'p' is not declared"),
-        (spread({"jobs": ["p"]}), {}, "spec.scheduling.spread[0].jobs: 'p' is not declared"),
         (spread({"maxSkew": 0}), {}, "spec.scheduling.spread[0].maxSkew: "),
         ({"spread": {}}, {}, "spec.scheduling.spread: "),
-        (spread({}, {}), {}, "spec.scheduling.spread: job ps has two rules with"),
-        ({**near(topologyKey=HOST), **APART}, {}, "job ps cannot be spread over kubernetes.io/hostname"),
-        (NEAR, NEAR_TO_A_CACHE, "template.spec.affinity.podAffinity: spec.scheduling.colocate requires"),
-        (APART, SAME_RULE, "template.spec.topologySpreadConstraints: spec.scheduling.spread has a rule with the same"),
         (NEAR, {"affinity": {"podAffinity": 1}}, "template.spec.affinity.podAffinity: "),
         (APART, {"topologySpreadConstraints": 1}, "template.spec.topologySpreadConstraints: "),
     ],
@@ -208,17 +198,3 @@ def test_invalid_scheduling_is_reported(scheduling, template, words):
     with pytest.raises(InvalidSpecError) as refused:
         declared(scheduling, ps=template)
     assert words in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("scheduling", "template"),
-    [
-        (near(**ANYWAY), NEAR_TO_A_CACHE),
-        (near(jobs=["worker"]), NEAR_TO_A_CACHE),
-        ({**NEAR, **APART}, {}),
-        (spread({}, {"maxSkew": 2, **ANYWAY}), {}),
-        ({"colocate": None, "spread": None}, {"affinity": None, "topologySpreadConstraints": None}),
-    ],
-)
-def test_what_goes_together_is_taken(scheduling, template):
-    assert declared(scheduling, ps=template).jobs

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from decisions.in_memory import TEMPLATE, make_body, make_cluster
 
-from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Parents
@@ -97,37 +97,6 @@ def test_all_unreadable_parts_are_reported_together():
     ]
 
 
-def test_long_value_is_reported_truncated():
-    """A condition's message has a maximal length, which the user's values must not exceed."""
-    assert len(problems(make_body({"worker": {"deviceFilters": ["x" * 1_000_000]}}))[0]) < 500
-    assert len(problems(make_body({"x" * 100_000: {"replicas": "y" * 1_000_000}}))[0]) < 1_000
-
-
-def test_every_invalid_filter_is_reported_in_declaration_order():
-    own = {"1": ["/task:1/job:worker", "/job:chief"]}
-    worker = {"replicas": 2, "deviceFilters": ["worker", "/job:ps", "/job:worker/task:2"], "taskDeviceFilters": own}
-    form = "is not a device filter in canonical form, such as /job:ps/task:0"
-    told = [
-        f"deviceFilters: 'worker' {form}",
-        "deviceFilters: '/job:ps' names a job that is not declared",
-        "deviceFilters: '/job:worker/task:2' names a task at or above maxReplicas",
-        f"taskDeviceFilters.1: '/task:1/job:worker' {form}",
-        "taskDeviceFilters.1: '/job:chief' names a job that is not declared",
-    ]
-    assert problems(make_body({"worker": worker})) == tuple(f"spec.jobs.worker.{one}" for one in told)
-
-
-@pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
-def test_task_server_and_a_program_of_its_own_are_one_too_many(program):
-    containers = [{"name": "log", "command": ["log"]}, {"name": "tensorflow", **program}]
-    job = {"taskServer": True, "template": {"spec": {"containers": containers}}}
-    (problem,) = problems(make_body({"worker": job}))
-    assert problem.startswith("spec.jobs.worker.taskServer: ")
-    del containers[1]
-    containers.append({"name": "tensorflow"})
-    assert parse(make_body({"worker": job})).jobs[0].task_server
-
-
 @pytest.mark.parametrize(
     ("limits", "counted"),
     [
@@ -181,57 +150,26 @@ def test_resolver_is_delivered_unless_the_image_brings_it():
     assert delivered == [True, False]
 
 
-NAMES = ("my-worker", "Worker", "1a", "", "a_", "größe", "a.b")
 SHARES = ("0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {})
 LEAST = ("0%", "101%", "half", "-1%", True, [], {})
 
 
-# Names that are equal in DNS have pods that would replace each other forever.
 @pytest.mark.parametrize(
     ("body", "words"),
     [
         *(({**make_body(), "spec": of}, "spec.jobs: declare at least one job") for of in (None, {}, {"jobs": None})),
         (make_body({}), "spec.jobs: declare at least one job"),
-        *((make_body({"worker": 1, of: 1}), f"spec.jobs: {of!r} cannot name a job: use lower case") for of in NAMES),
         *((make_body({"worker": 2}, updateStrategy=rolling(of)), "maxUnavailable") for of in SHARES),
         *(
             (make_body({"worker": {"disruptionBudget": {"minAvailable": of}}}), "worker.disruptionBudget.minAvailable")
             for of in LEAST
         ),
-        (make_body({"worker": {"minReplicas": 1}}), "spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"),
         (make_body(resolver={"delivery": "Image"}), "spec.resolver.delivery: "),
     ],
 )
 def test_invalid_value_is_reported(body, words):
     (problem,) = problems(body)
     assert words in problem
-
-
-# --- limits
-def _bounded(tasks: int = 2, *, room: int | None = None, own: int = 0) -> dict[str, Any]:
-    filters = {str(index): [] for index in range(own)}
-    more = {} if room is None else {"maxReplicas": room}
-    return make_body({"ps": 1, "worker": {"replicas": tasks, "taskDeviceFilters": filters, **more}})
-
-
-def test_largest_cluster_is_read():
-    cluster = parse(_bounded(MOST_TASKS - 1, own=MOST_TASK_FILTERS))
-    assert sum(job.replicas for job in cluster.jobs) == MOST_TASKS
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (_bounded(MOST_TASKS), "10001 tasks are more than the 10000 that a TFCluster can have"),
-        (_bounded(1, room=MOST_TASKS), "maxReplicas add up to 10001, more than the 10000 tasks"),
-        (_bounded(600, own=MOST_TASK_FILTERS + 1), "513 taskDeviceFilters are more than the 512"),
-    ],
-    ids=["tasks", "tasks that may come", "filters of single tasks"],
-)
-def test_cluster_beyond_a_limit_is_reported(body, words):
-    told = problems(body)
-    assert all(one.startswith("spec.jobs: ") for one in told)
-    assert any(words in one for one in told)
 
 
 def test_spec_is_read_again_when_it_differs_whatever_its_generation():

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.declaration.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life.views import LARGEST_TF_CONFIG, tf_config_of
 from tfcluster_operator.plan import objects
@@ -44,15 +44,6 @@ def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
     of_others = dict.fromkeys(["chief-0", "worker-0", "worker-1"])
     assert told("Environment") == {**of_others, "evaluator-0": [first], "evaluator-1": {"1": second}}
     assert set(map(str, told("TFJob").values())) == {str([first, second])}
-
-
-def test_bound_of_its_tasks():
-    most = MOST_TASKS_WITH_TF_CONFIG
-    assert make_cluster({"ps": 1, "worker": most - 1}, **SET).sets_tf_config
-    assert make_cluster({"ps": 1, "worker": most}).jobs
-    words = "TF_CONFIG is for 1000 tasks at most, and maxReplicas add up to 1001"
-    for worker in ({"replicas": most}, {"replicas": 1, "maxReplicas": most}):
-        assert problems({"ps": 1, "worker": worker}, **SET) == (f"spec.resolver.tfConfig: {words}",)
 
 
 # --- the pod

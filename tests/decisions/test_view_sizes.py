@@ -9,11 +9,13 @@ from decisions.in_memory import InMemoryWorld, creates, make_cluster, settled, v
 from decisions.observed_pods import pod
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS
 from tfcluster_operator.life import views
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_resolver import contract
+
+#: The limits of the CRD.
+MOST_TASKS, MOST_TASK_FILTERS = 10_000, 512
 
 
 def test_view_too_large_for_a_config_map_is_rejected_with_its_size(monkeypatch):

@@ -137,9 +137,7 @@ def test_pipeline_step_trains(
     world: World, kubelet: StandInKubelet, control_plane: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The body of the component; its decorator only packs it for another machine."""
-    (step,) = (
-        one for page in HOW_TO for one in snippets(page) if one.proof("server") == "test_pipeline_step_trains"
-    )
+    (step,) = (one for page in HOW_TO for one in snippets(page) if one.proof("server") == "test_pipeline_step_trains")
     config = yaml.safe_load(control_plane.kubeconfig.read_text(encoding="utf-8"))
     config["contexts"][0]["context"]["namespace"] = world.namespace
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")

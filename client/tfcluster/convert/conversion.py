@@ -15,7 +15,6 @@ from tfcluster.manifest.validate import NO_FIELD, complete, problems, unreadable
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import brief
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Fields of metadata that the API server sets.
@@ -23,6 +22,9 @@ _SERVERS: Final = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
     *("managedFields", "selfLink"),
 )
+#: Limits of a TFCluster, as in the CRD.
+MOST_TASK_FILTERS: Final = 512
+MOST_TASKS_WITH_TF_CONFIG: Final = 1_000
 _QUEUE: Final = "kueue.x-k8s.io/"
 _LOST: Final = "neither a TFJob nor a TFCluster has this field: put it where it belongs, or remove it"
 

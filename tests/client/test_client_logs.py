@@ -14,6 +14,7 @@ from support.memory_kubernetes import Refusal
 from support.waiting import GUARD
 
 from tfcluster.errors import RefusedError, TFClusterError
+from tfcluster.kube import api
 from tfcluster.kube.api import KubernetesApi
 from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import LogFollowing, LogRequest
@@ -227,7 +228,9 @@ def test_options_reach_the_log(client_world):
         assert client_world.cli("logs", "mnist", *wrong).exit_code == 2
 
 
-def test_following_closes_its_streams_and_respects_the_limit(client_world):
+def test_following_closes_its_streams_and_respects_the_limit(client_world, monkeypatch):
+    """Also those of the tasks that write nothing, a while later."""
+    monkeypatch.setattr(api, "LONGEST_SILENCE", 0.5)
     client_world.launch("mnist", worker=3)
     client_world.write(POD, "one")
     with client_world.client() as client:

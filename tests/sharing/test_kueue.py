@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,11 @@ class Team:
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
+    def complete(self, pod: str) -> None:
+        """End a pod as the kubelet does after exit code 0."""
+        end = {"status": {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}}
+        self.objects.request("PATCH", PODS.path(self.world.namespace, pod, "status"), end, content=MERGE)
+
     def await_ready(self, cluster: str) -> None:
         def told() -> Object:
             found = self.world.cluster(cluster)
@@ -181,11 +187,46 @@ def test_finished_cluster_gives_its_quota_back(team):
     team.launch("second", 4)
     team.await_waiting("second")
     for pod in team.world.pods_of("first"):
-        end = {"status": {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}}
-        team.objects.request("PATCH", PODS.path(team.world.namespace, pod, "status"), end, content=MERGE)
+        team.complete(pod)
 
     team.await_ready("second")
     assert condition(team.workloads()["tfcluster-first.0"], "Finished") == "True"
+
+
+def test_twenty_clusters_share_a_queue_whose_quota_is_never_exceeded(team):
+    """Every one has its turn."""
+    pods = PODS.path(team.world.namespace)
+    before = team.objects.request("GET", pods)["metadata"]["resourceVersion"]
+    names = [f"c{number}" for number in range(20)]
+    for name in names:
+        team.launch(name, 2, successPolicy={"jobs": ["worker"]})
+
+    def left() -> list[str]:
+        for name, pod in team.world.pods().items():
+            if pod["status"]["phase"] == "Running":
+                team.complete(name)
+        return [name for name in names if team.world.condition(name, "Succeeded").get("status") != "True"]
+
+    eventually(left, lambda some: not some, what="all have succeeded", within=300)
+    history = team.objects.text(f"{pods}?watch=true&resourceVersion={before}&timeoutSeconds=5")
+    at_work: set[str] = set()
+    most = 0
+    for event in map(json.loads, history.splitlines()):
+        pod = event["object"]
+        ended = event["type"] == "DELETED" or pod["status"]["phase"] == "Succeeded"
+        (at_work.discard if ended else at_work.add)(pod["metadata"]["uid"])
+        most = max(most, len(at_work))
+    assert most == 4
+
+
+def test_cluster_that_is_deleted_while_it_waits_leaves_nothing(team):
+    team.launch("first", 4)
+    team.await_ready("first")
+    team.launch("second", 1)
+    team.await_waiting("second")
+    team.world.remove("second")
+    eventually(lambda: team.world.get(TFCLUSTERS, "second"), lambda found: found is None, what="it is gone")
+    eventually(lambda: team.workloads("second."), lambda found: not found, what="its Workload is gone")
 
 
 MERGE = "application/merge-patch+json"

@@ -32,6 +32,8 @@ Object = dict[str, Any]
 FIELD_MANAGER: Final = "tfcluster-client"
 #: Time-outs in seconds: for the connection, and for the beginning of the answer.
 _CONNECT, _READ = 10.0, 60.0
+#: Seconds without a line until reading a log ends.
+LONGEST_SILENCE = 60.0
 _PAGE: Final = 500
 _CREATED: Final = 201
 _POD: Final = "the pod"
@@ -244,7 +246,7 @@ class KubernetesApi:
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
         asked = _query(follow="true" if follow else "", **query)
-        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked)
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked, read=LONGEST_SILENCE)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
@@ -294,7 +296,7 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
-        read: float | None = _READ,
+        read: float = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
         headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import tfcluster_resolver
 from tfcluster.errors import NotFoundError, RefusedError, UnreachableError
@@ -54,7 +54,6 @@ def what_to_do(checks: Sequence[Check]) -> list[str]:
     return list(dict.fromkeys(one.remedy for one in wrong))
 
 
-_T = TypeVar("_T")
 #: The label of the operator in its chart and in install.yaml; the doctor finds the operator with it.
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=tfcluster-operator"
 #: The namespace that the docs install into: searched if this user cannot search all namespaces.
@@ -91,7 +90,7 @@ class Installation:
     reported: bool | Unknown
 
 
-def ask(question: Callable[[], _T]) -> _T | Unknown:
+def ask(question: Callable[[], Any]) -> Any:
     """Return the answer to a request (None if the object does not exist), or Unknown with the reason of the error."""
     try:
         return question()

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 FIELD_MANAGER: Final = "tfcluster-client"
-#: Time-outs in seconds: for the connection, and for the beginning of the answer.
+#: Time-outs in seconds: for the connection, and for a part of the answer.
 _CONNECT, _READ = 10.0, 60.0
-#: Seconds without a line until reading a log ends.
-LONGEST_SILENCE = 60.0
 _PAGE: Final = 500
 _CREATED: Final = 201
 _POD: Final = "the pod"
@@ -246,7 +244,7 @@ class KubernetesApi:
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; read it with ``read1()``; ``shutdown()`` in another thread ends that."""
         asked = _query(follow="true" if follow else "", **query)
-        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked, read=LONGEST_SILENCE)
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=asked)
 
     def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Return whether this user is allowed to do something; raises RefusedError."""
@@ -296,7 +294,7 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
-        read: float = _READ,
+        read: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
         headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
@@ -311,7 +309,7 @@ class KubernetesApi:
                 body=None if body is None else json.dumps(body),
                 headers=headers,
                 preload_content=False,
-                timeout=urllib3.Timeout(connect=_CONNECT, read=read),
+                timeout=urllib3.Timeout(connect=_CONNECT, read=read or _READ),
                 retries=urllib3.Retry(connect=2, read=0, redirect=0, status=0, other=0),
             )
             if response.status >= 400:

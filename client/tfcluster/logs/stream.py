@@ -124,6 +124,8 @@ _WAITING: Final = 64
 _QUIET: Final = 3.0
 #: The interval of that check, in seconds.
 _LOOK: Final = 0.25
+#: The interval, in seconds, in which the watch finds out that nobody takes lines any more.
+_TICK: Final = 1.0
 
 
 #: Lines, a message, what the watch found, a reader that has ended, or an error that ends all.
@@ -201,7 +203,7 @@ class LogFollowing:
         )
         try:
             # Changes are not combined, so that the last state of a pod is seen before its deletion.
-            for found in snapshots(self._api, selections, together=0.0):
+            for found in snapshots(self._api, selections, tick=_TICK, together=0.0):
                 if not self.put(found):
                     return
         except Exception as error:  # noqa: BLE001 - whoever takes the lines raises it

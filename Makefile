@@ -256,6 +256,7 @@ $(1)/.complete: | $(UV)/.complete
 	@echo "making $(2): usually $(3), once per requirements/$(4).txt"
 	$$(PYTHON) -m venv $(1)
 	$$(call install,$(1),--require-hashes -r requirements/$(4).txt)
+	$(if $(findstring TensorFlow,$(2)),$(1)/bin/python -c 'import tensorflow.keras' 2>/dev/null # compile it once, not in each task)
 	touch $$@
 endef
 $(eval $(call ENVIRONMENT,$(OPERATOR),the operator's environment,five seconds,operator))

@@ -13,7 +13,7 @@ from support.async_tests import virtual
 from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import AdaptiveLimiter, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.store import ChildStore
@@ -70,7 +70,7 @@ def make_client(server: Server) -> Client:
     loop = asyncio.get_running_loop()
     clock = Clock(wall=lambda: NOW + loop.time(), elapsed=loop.time)
     session: Any = server
-    return Client(session, "https://server.example.test", AdaptiveLimiter(elapsed=clock.elapsed), clock=clock)
+    return Client(session, "https://server.example.test", clock=clock)
 
 
 def ask(server: Server, method: str) -> bytes | errors.KubeError:

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client import generate_latest
 from support.metrics import Scrape
 from yarl import URL
 
@@ -61,7 +62,7 @@ class Stage:
         asyncio.run(self.count(request, handler))  # type: ignore[arg-type]  # all that it looks at
 
     def counted(self, name: str = "tfcluster_api_requests_total") -> dict[tuple[str, ...], float]:
-        return Scrape(self.metrics.exposition("")[0].decode()).not_zero(name)
+        return Scrape(generate_latest(self.metrics.registry).decode()).not_zero(name)
 
 
 CREATE, WATCH = ("POST", "/api/v1/namespaces/a/pods"), ("GET", "/api/v1/pods?watch=true")

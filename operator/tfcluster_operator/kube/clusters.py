@@ -11,16 +11,13 @@ import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.objects.base import ListMeta, Metadata
 
 Key = tuple[str, str]
 
 _TOMBSTONES: Final = 5_000
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
-#: A server that cannot return metadata only returns the whole objects.
-_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_PAGE: Final = "500"
 #: Seconds until a reconcile for a change that was not read yet: its event might never come.
 _READ_AGAIN: Final = 1.0
 
@@ -31,8 +28,7 @@ class _Item(msgspec.Struct):
 
 class _Page(msgspec.Struct):
     metadata: ListMeta
-    # The API server sends null for an empty list of metadata.
-    items: list[_Item] | None = None
+    items: list[_Item]
 
 
 class _Resources(msgspec.Struct):
@@ -44,6 +40,13 @@ class Census(NamedTuple):
 
     uids: set[str]
     version: int
+
+
+def read_page(body: bytes) -> tuple[Census, bool]:
+    """Read a page of a list of TFClusters; return also whether more pages follow."""
+    page = msgspec.json.decode(body, type=_Page)
+    uids = {item.metadata.uid for item in page.items}
+    return Census(uids, int(page.metadata.resource_version)), bool(page.metadata.continue_token)
 
 
 class Parents:
@@ -115,7 +118,6 @@ class Parents:
             f"{path_of(key[0])}/{key[1]}/status",
             body={"metadata": {"uid": uid, "resourceVersion": version}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
-            content_type=MERGE_PATCH,
             urgent=urgent,
         )
         written = msgspec.json.decode(answer, type=dict)
@@ -166,16 +168,3 @@ async def discover(requests: Client) -> None:
     answer = await requests.request("GET", _BASE)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
-
-
-async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
-    """List the TFClusters' metadata: a few hundred bytes each."""
-    params = {"limit": _PAGE if everything else "1"}
-    found: set[str] = set()
-    while True:
-        answer = await requests.request("GET", path_of(namespace), params=params, accept=_METADATA_ALONE)
-        page = msgspec.json.decode(answer, type=_Page)
-        found.update(item.metadata.uid for item in page.items or ())
-        if not everything or not page.metadata.continue_token:
-            return Census(found, int(page.metadata.resource_version or 0))
-        params["continue"] = page.metadata.continue_token

@@ -18,7 +18,7 @@ import msgspec
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import clusters, errors
-from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
@@ -249,7 +249,6 @@ class Executor:
                 f"{path}/{action.subresource}" if action.subresource else path,
                 body=change,
                 params={"fieldManager": naming.FIELD_MANAGER},
-                content_type=MERGE_PATCH,
                 patience=patience,
             )
         except errors.ApiError as error:

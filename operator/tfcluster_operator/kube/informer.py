@@ -34,7 +34,7 @@ _READ_AT_ONCE: Final = 100
 _WATCH_SECONDS: Final = (1_800, 3_600)
 #: After this many seconds without data a watch counts as dead.  An idle API server omits bookmarks; the first bookmark
 #: of a new watch was seen to arrive after two minutes.
-_SILENCE: Final = 200.0
+SILENCE: Final = 200.0
 #: How often (seconds) an optional kind that the server lacks is requested again, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
@@ -193,7 +193,7 @@ class Informer(Source):
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
         path = self._kind.path(self.namespace)
-        async for line in self._client.watch(path, params=params, silence=_SILENCE):
+        async for line in self._client.watch(path, params=params, silence=SILENCE):
             self._take(line)
 
     def _take(self, line: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeVar
@@ -16,9 +16,10 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import prometheus_client
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from yarl import URL
 
 from tfcluster_operator import __version__
@@ -142,14 +143,6 @@ class Metrics:
         self.registry.register(self)
         prometheus_client.ProcessCollector(registry=self.registry)
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics as text, and the type of that text."""
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # an invalid version
-            encode, content_type = choose_encoder("")
-        return encode(self.registry), content_type
-
     def collect(self) -> Iterator[Metric]:
         """Return the current figures as gauges, with a sample for each combination of labels; none from a standby."""
         figures = self.figures()
@@ -239,18 +232,10 @@ async def serve_probes(
 
 async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
     """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
-
-    async def answer(request: web.Request) -> web.Response:
-        # Prometheus sends the formats that it accepts in one header or in several.
-        text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
-        response = web.Response(body=text, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
-
-    return await _serve(port, {"/metrics": answer})
+    return await _serve(port, {"/metrics": make_aiohttp_handler(metrics.registry)})
 
 
-async def _serve(port: int, answers: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]) -> web.AppRunner:
+async def _serve(port: int, answers: Mapping[str, Handler]) -> web.AppRunner:
     application = web.Application()
     for path, answer in answers.items():
         application.router.add_get(path, answer)

@@ -123,6 +123,7 @@ class KopfWatch(Source):
         """Run kopf until it ends, and clean up all its tasks."""
         tap = _Tap(self._listed, self._clock)
         session = connection.open_session(self._access, tap, lender=self._lender)
+        own = asyncio.create_task(self._await_list(tap), name=f"list of {self.what}")
         spawning = asyncio.create_task(
             kopf.spawn_tasks(
                 registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
@@ -137,17 +138,12 @@ class KopfWatch(Source):
         try:
             tasks = await asyncio.shield(spawning)
             self._own_signals()
-            ended, _ = await asyncio.wait(tasks, timeout=_DISCOVERY, return_when=asyncio.FIRST_COMPLETED)
-            if not ended and not tap.listed:
-                raise errors.UnreachableError(
-                    f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
-                )
-            if not ended:
-                ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait([own, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             # kopf waits once after it has created its tasks; if cancelled there, it would leave them all running.
             await asyncio.wait([spawning])
-            await _end(set() if spawning.cancelled() or spawning.exception() else {*spawning.result()})
+            made = () if spawning.cancelled() or spawning.exception() else spawning.result()
+            await _end({own, *made})
             await session.close()
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -172,6 +168,14 @@ class KopfWatch(Source):
 
         return registry
 
+    async def _await_list(self, tap: _Tap) -> None:
+        """Raise an error if kopf lists nothing, or else wait forever."""
+        if not await clocks.is_set(tap.listed, _DISCOVERY):
+            raise errors.UnreachableError(
+                f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
+            )
+        await asyncio.Event().wait()
+
     def _listed(self, census: Census) -> None:
         self._say("")
         self.synced.set()
@@ -194,8 +198,8 @@ class _Tap:
         self._free_at = [float("-inf")] * _BURST
         #: The UIDs in the pages of the current list.
         self._uids: set[str] = set()
-        #: Whether a list of TFClusters was complete.
-        self.listed = False
+        #: Set when a list of TFClusters was complete.
+        self.listed = asyncio.Event()
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         of_clusters = request.url.path.endswith(f"/{naming.PLURAL}")
@@ -218,7 +222,7 @@ class _Tap:
         page, more = clusters.read_page(answer)
         self._uids |= page.uids
         if not more:
-            self.listed = True
+            self.listed.set()
             self._tell(Census(self._uids, page.version))
 
     async def _turn(self) -> None:

@@ -55,7 +55,7 @@ class Engine:
         self._reconciler = Reconciler(
             client, self._parents, self._stores, self._executor, journal=journal, gang_scheduler=gang_scheduler
         )
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
+        self._queue = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
         self._scopes: Sequence[str | None] = namespaces or [None]
         self.informers = [
             Informer(client, kind, self._stores.of[kind.name], scope)

@@ -141,15 +141,13 @@ class Engine:
         self._queue.forget(key)
         self._queue.mark(key)
 
-    def _child_changed(self, owner: Name, labelled: Name, left: bool) -> None:
+    def _child_changed(self, owner: Name, left: bool) -> None:
         if owner in self._parents.bodies:
             self._queue.mark(owner, ahead=left)
-        if labelled != owner and labelled in self._parents.bodies:
-            self._queue.mark(labelled)
-        if not labelled[1]:
+        elif not owner[1]:
             # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.
             for key in self._parents.bodies:
-                if key[0] == labelled[0]:
+                if key[0] == owner[0]:
                     self._queue.mark(key)
 
     async def _sweep(self) -> None:

@@ -74,7 +74,7 @@ def _access() -> connection.Access:
 async def run_parts(settings: Settings) -> None:
     """Run the operator until a signal stops it."""
     access, metrics = _access(), Metrics()
-    access = replace(access, observers=(request_counter(metrics, access.server),))
+    access = replace(access, observers=(request_counter(metrics),))
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
     # The Lease has its own connections, so that a renewal does not wait for other requests.
     async with connection.open_session(access) as for_lease:

@@ -46,11 +46,12 @@ _SHOWN: Final = 80
 
 
 class InvalidSpecError(ValueError):
-    """The spec is invalid; ``problems`` has a "path: what to do" for each reason."""
+    """The spec is invalid; ``problems`` has a "path: what to do" for each reason, ``cluster`` what could be read."""
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], cluster: TFCluster) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.cluster = cluster
 
 
 def is_ours(body: Mapping[str, Any]) -> bool:
@@ -96,7 +97,7 @@ def parse(
         if not cluster.jobs:
             problems.append("spec.jobs: declare at least one job")
     if problems:
-        raise InvalidSpecError(tuple(problems))
+        raise InvalidSpecError(tuple(problems), cluster)
     return cluster
 
 

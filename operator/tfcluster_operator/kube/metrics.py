@@ -23,9 +23,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from yarl import URL
 
 from tfcluster_operator import __version__
-from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.informer import Source
+from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
@@ -52,12 +53,13 @@ REPLACEMENTS: Final = (
     reasons.RESTARTED_TOGETHER,
     reasons.TEMPLATE_CHANGED,
 )
-VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+VERBS: Final = ("get", "list", "watch", "create", "patch", "delete")
 #: The code of a request without an answer.
 NO_CODE: Final = "none"
 #: The ends of a request without an answer.  aiohttp's own timeouts are cancellations here.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
-_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS: Final = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+_PLURALS: Final = frozenset({naming.PLURAL, *(kind.plural for kind in KINDS.values())})
 
 _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -164,23 +166,19 @@ class Metrics:
         return metric
 
 
-def verb_of(method: str, url: URL, prefix: str = "") -> str:
-    """Return the Kubernetes verb of a request; ``prefix`` is the path of the server's own URL."""
+def verb_of(method: str, url: URL) -> str:
+    """Return the Kubernetes verb of a request."""
     if method != "GET":
-        return _VERBS.get(method, "get")
-    if url.query.get("watch") in {"true", "1"}:
+        return _VERBS[method]
+    if url.query.get("watch") == "true":
         return "watch"
-    parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
-    # The resource follows "api" and a version, or "apis", a group and a version; it can be in a namespace.
-    rest = parts[2 if parts[0] == "api" else 3 :]
-    return "list" if len(rest) == 1 or (len(rest) == 3 and rest[0] == "namespaces") else "get"
+    return "list" if url.name in _PLURALS else "get"
 
 
 def request_counter(
-    metrics: Metrics, server: str, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+    metrics: Metrics, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
 ) -> aiohttp.ClientMiddlewareType:
     """Return a middleware that counts requests by verb and status code, and measures the time to the answer."""
-    prefix = URL(server).path
 
     def note(verb: str, code: str, began: float) -> None:
         metrics.api_requests.labels(verb, code).inc()
@@ -188,7 +186,7 @@ def request_counter(
             metrics.api_duration.labels(verb).observe(elapsed() - began)
 
     async def count(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        verb, began = verb_of(request.method, request.url, prefix), elapsed()
+        verb, began = verb_of(request.method, request.url), elapsed()
         try:
             response = await handler(request)
         except _NO_ANSWER:

@@ -24,7 +24,6 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.life import departures
 from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.queueing import Standing
 from tfcluster_operator.life.roster import Roster, call_roll
@@ -39,9 +38,6 @@ from tfcluster_operator.report.status import deleting_status, invalid_status, st
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
-#: The same for pods that should be deleted, and how many of them are looked at.
-_LOOK_AT_STUCK_AGAIN: Final = 60.0
-_LOOKED_AT_ONCE: Final = 10
 #: A cluster with more tasks yields to others between the parts of its reconcile.
 _LARGE: Final = 500
 #: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
@@ -70,7 +66,6 @@ class _Memory:
     #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
     rolled_at: int = -1
-    looked_at_stuck: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     account: Account = field(default_factory=Account)
 
@@ -157,7 +152,7 @@ class Reconciler:
             cluster = with_status(cluster, with_others(memory.unwritten.pending, cluster.status))
         known = cluster.ledger
         blocked = await self._look_at_blocked_names(cluster, memory)
-        roster, stuck = await self._look(cluster, memory)
+        roster = await self._call_roll(cluster, memory)
         roster, known, planned = await self._decide(roster, known, memory)
         # A recent event proves little: it might come from our own status write, and a deletion might follow.
         # If pods are lost, a deletion of everything might be in progress, and our watch of TFClusters might lag behind.
@@ -208,20 +203,8 @@ class Reconciler:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if planned.partial and done and not outcome.refused and not outcome.again:
             raise NextPart
-        waits = (due, stuck, blocked, *_waits(planned, outcome, memory.holds, now))
+        waits = (due, blocked, *_waits(planned, outcome, memory.holds, now))
         return min((one for one in waits if one is not None), default=None)
-
-    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, float | None]:
-        """Classify what exists; return also when to look again, if a pod should be deleted and is not."""
-        roster, now = await self._call_roll(cluster, memory), self._clock()
-        stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
-        if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
-            # The event of their deletion might have been lost.
-            memory.looked_at_stuck = now
-            for pod in stuck[:_LOOKED_AT_ONCE]:
-                await self._executor.look_at("Pod", pod.meta.name, cluster)
-            roster = await self._call_roll(cluster, memory, roster.standing)
-        return roster, _LOOK_AT_STUCK_AGAIN if stuck else None
 
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
         """Update the ledger and build the plan."""

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import aiohttp
 import kopf
@@ -45,27 +45,33 @@ _BURST: Final = 5
 _SPACE: Final = 2.0
 
 
-class KopfWatch(Source):
-    """Watches the TFClusters of one namespace, or of all, forever.
+class Listener(Protocol):
+    """Receives the events of TFClusters."""
 
-    ``on_event`` is called for each event with its type and the object, ``on_list`` for each complete list.
-    """
+    def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        """Process an event."""
+
+    def clusters_listed(self, namespace: str | None, counted: Census) -> None:
+        """Process a list of the existing TFClusters."""
+
+
+class KopfWatch(Source):
+    """Watches the TFClusters of one namespace, or of all, forever."""
 
     def __init__(
         self,
         access: connection.Access,
         lender: aiohttp.ClientSession,
         namespace: str | None,
+        listener: Listener,
         *,
-        on_event: Callable[[str | None, Mapping[str, Any]], None],
-        on_list: Callable[[str | None, Census], None],
         own_signals: Callable[[], None],
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
         super().__init__(naming.PLURAL, namespace)
         self._access = access
         self._lender = lender
-        self._on_event, self._on_list = on_event, on_list
+        self._listener = listener
         self._own_signals = own_signals
         self._clock = clock
         self._requests = Client.once(lender, access.server)
@@ -110,7 +116,7 @@ class KopfWatch(Source):
             await self._requests.request("GET", clusters.path_of(self.namespace), params={"limit": "1"})
         except errors.NotFoundError:
             # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
-            self._on_list(self.namespace, Census(set(), sys.maxsize))
+            self._listener.clusters_listed(self.namespace, Census(set(), sys.maxsize))
             raise
 
     async def _watch(self) -> None:
@@ -156,7 +162,7 @@ class KopfWatch(Source):
         async def cluster_event(event: Any, **_: Any) -> None:
             kind, body = event["type"], event["object"]
             try:
-                self._on_event(kind, body)
+                self._listener.cluster_event(kind, body)
             except Exception:  # noqa: BLE001 - one unreadable object must not end the watch of all others
                 _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
 
@@ -173,7 +179,7 @@ class KopfWatch(Source):
     def _listed(self, census: Census) -> None:
         self._say("")
         self.synced.set()
-        self._on_list(self.namespace, census)
+        self._listener.clusters_listed(self.namespace, census)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

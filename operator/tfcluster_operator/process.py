@@ -98,8 +98,7 @@ async def run_parts(settings: Settings) -> None:
                     asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
 
             own_signals()
-            told = {"on_event": engine.cluster_event, "on_list": engine.clusters_listed, "own_signals": own_signals}
-            watches = [KopfWatch(access, session, scope, **told) for scope in scopes]
+            watches = [KopfWatch(access, session, scope, engine, own_signals=own_signals) for scope in scopes]
             parts = [
                 asyncio.create_task(standing.run(), name="election"),
                 asyncio.create_task(engine.run(standing.leading), name="engine"),

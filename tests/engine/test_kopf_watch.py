@@ -38,7 +38,6 @@ class Ear:
         self.events: list[tuple[str | None, str]] = []
         self.counts: list[tuple[str | None, set[str]]] = []
         self._alive: dict[str, tuple[str, int]] = {}
-        self.ears = {"on_event": self.cluster_event, "on_list": self.clusters_listed}
 
     @property
     def alive(self) -> set[str]:
@@ -70,7 +69,7 @@ class Scene:
         self.signalled = asyncio.Event()
         access = connection.Access(server.url)
         self.watches = [
-            KopfWatch(access, session, namespace, **self.ear.ears, own_signals=self.own_signals, clock=CLOCK)
+            KopfWatch(access, session, namespace, self.ear, own_signals=self.own_signals, clock=CLOCK)
             for namespace in namespaces
         ]
 
@@ -208,9 +207,7 @@ async def test_signals_stay_ours():
 async def test_a_watch_that_is_ended_while_kopf_starts_leaves_nothing():
     server = SmallServer()
     async with server, connection.open_session(connection.Access(server.url)) as session:
-        watch = KopfWatch(
-            connection.Access(server.url), session, None, **Ear().ears, own_signals=lambda: None, clock=CLOCK
-        )
+        watch = KopfWatch(connection.Access(server.url), session, None, Ear(), own_signals=lambda: None, clock=CLOCK)
         others = asyncio.all_tasks()
         run = asyncio.create_task(watch.run())
         async with asyncio.timeout(GUARD):

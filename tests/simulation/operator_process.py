@@ -161,15 +161,7 @@ class Operator:
         engine = self.engine = Engine(client, self._namespaces, archive, metrics=self.metrics)
         access = connection.Access(server=SERVER)
         watches = [
-            KopfWatch(
-                access,
-                session,  # type: ignore[arg-type]  # likewise
-                scope,
-                on_event=engine.cluster_event,
-                on_list=engine.clusters_listed,
-                own_signals=lambda: None,
-                clock=clock,
-            )
+            KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise
             for scope in self._namespaces or (None,)
         ]
         works = [standing.run(), engine.run(standing.leading), *(watch.run() for watch in watches)]

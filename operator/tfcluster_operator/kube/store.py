@@ -45,24 +45,20 @@ class ChildStore:
         #: The names of the children in each group; see ``group``.
         self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
-        #: Why the server does not serve this kind, by the namespace that was listed.
-        self._lacking: dict[str | None, str] = {}
+        #: Why the server does not serve this kind, by the namespace (None: all) that was listed.
+        self.lacking: dict[str | None, str] = {}
         #: Set when a decision needs this kind, so that it is worthwhile to ask the server for it again.
         self.asked_for = asyncio.Event()
 
     def have_none(self, why: str, namespace: str | None) -> None:
         """Note that the server does not serve this kind, or does not let us read it."""
-        if self._lacking.get(namespace, "") == why:
+        if self.lacking.get(namespace, "") == why:
             return
-        self._lacking[namespace] = why
+        self.lacking[namespace] = why
         self.changes += 1
         for name, known in list(self._children.items()) if why else ():
             if namespace in {None, name[0]}:
                 self.forget(name, known.meta.uid)
-
-    def lacking(self, namespace: str) -> str:
-        """Return why this kind is not available in a namespace, "" if it is."""
-        return self._lacking.get(namespace) or self._lacking.get(None, "")
 
     def get(self, name: Name) -> Child | None:
         """Return the child of this name, with any controller."""
@@ -211,7 +207,11 @@ class Stores:
             pods=cast("dict[str, Pod]", found.pop(Pod.KIND)),
             other_policies=tuple(cast("Iterable[NetworkPolicy]", others)),
             flavors={one.meta.name: cast("Flavor", one) for one in flavors},
-            lacking={kind: why for kind, store in self.of.items() if (why := store.lacking(cluster.namespace))},
+            lacking={
+                kind: why
+                for kind, store in self.of.items()
+                if (why := store.lacking.get(cluster.namespace) or store.lacking.get(None))
+            },
         )
 
     def _gather(self, kind: str, cluster: TFCluster, resolver: str) -> dict[str, Child]:

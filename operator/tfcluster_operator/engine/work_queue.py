@@ -1,9 +1,4 @@
-"""The keyed work queue: one worker at a time processes a key, however often it was marked.
-
-The earlier of two marks wins.  Between two reconciles of a key is a rest that grows with the duration of the last one,
-so that a thousand pod events do not cause a thousand reconciles of a thousand pods; an urgent mark (an edit) skips it.
-If many keys wait, those with something to create come before those with only something to report.
-"""
+"""The keyed work queue: one worker at a time processes a key, however often it was marked."""
 
 from __future__ import annotations
 
@@ -23,7 +18,8 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 #: While the API server is unavailable: when it is back, the status should be correct within seconds.
 _LONGEST_OUTAGE_PAUSE: Final = 3.0
-#: A key rests this many times as long as its last reconcile took.
+#: A key rests this many times as long as its last reconcile took, so that a thousand pod events do not cause a thousand
+#: reconciles of a thousand pods; an urgent mark (an edit) skips the rest.
 _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
 #: The longest rest of a key that is ahead, in seconds: a slow server makes reconciles long, and lost pods are urgent.
@@ -43,10 +39,9 @@ class NextPart(Exception):  # noqa: N818 - it is a wish, not an error of the pro
 
 
 class WorkQueue:
-    """A queue of keys.
+    """A queue of keys: ``work`` reconciles one and returns the seconds until the next time, or None.
 
-    ``work`` reconciles one key and returns the seconds until the next time, or None; ``took`` is called after it with
-    its duration and the outcome: done, retried or failed.
+    ``took`` is called after each reconcile with its duration and the outcome: done, retried or failed.
     """
 
     def __init__(

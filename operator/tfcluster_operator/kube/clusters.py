@@ -93,10 +93,7 @@ class Parents:
             del self.bodies[key]
 
     async def when_leaving(self, key: Key, uid: str) -> float | None:
-        """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
-
-        If so, return the seconds until the next reconcile; None if it stays.  Our watch of it might lag behind.
-        """
+        """Ask the API server for a TFCluster; None if it stays, else the seconds until the next reconcile."""
         found = await self._read(key)
         if found is None or found["metadata"]["uid"] != uid:
             # A list from before its deletion might arrive after this.
@@ -125,11 +122,9 @@ class Parents:
         return str(written["metadata"]["resourceVersion"])
 
     async def _read(self, key: Key) -> dict[str, Any] | None:
-        """Read a TFCluster; None if it no longer exists.
-
-        A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
-        server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
-        """
+        """Read a TFCluster; None if it no longer exists."""
+        # A list of one waits until the server's cache has seen all other writes, a tenth of a second on a busy server
+        # (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         try:
             return msgspec.json.decode(await self._client.request("GET", f"{path_of(key[0])}/{key[1]}"), type=dict)
         except errors.NotFoundError:

@@ -1,8 +1,4 @@
-"""Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz.
-
-/healthz covers this process only: a restart does not help if the API server is unreachable.  It would still be
-unreachable, and the caches would be lost.  /readyz reports the state of the watches, and whether the operator leads.
-"""
+"""Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
@@ -208,6 +204,7 @@ async def serve_probes(
     """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none; ``standing`` says whether this operator leads."""
 
     async def healthz(_: web.Request) -> web.Response:
+        # Of this process only: a restart does not help if the API server is unreachable, and loses the caches.
         if ended := [part.get_name() for part in parts if part.done()]:
             return web.Response(status=503, text=f"ended: {', '.join(ended)}\n")
         return web.Response(text="every part runs\n")

@@ -79,10 +79,7 @@ class ChildStore:
         return [self._children[name] for names in later for name in names]
 
     def put(self, child: Child) -> None:
-        """Store a child from an event or from the answer to a write, unless a newer version is known.
-
-        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition.
-        """
+        """Store a child from an event or from the answer to a write, unless a newer version is known."""
         meta = child.meta
         name = (meta.namespace, meta.name)
         known = self._children.get(name)
@@ -94,6 +91,7 @@ class ChildStore:
             # Our own notes on the pod stay.
             child = child.seen(known if isinstance(known, Pod) and known.meta.uid == meta.uid else None, self._now())
         if known is not None:
+            # Another annotation, or the time of a condition: no decision reads the change.
             if differ_in_version_alone(child, known):
                 self._children[name] = child
                 return

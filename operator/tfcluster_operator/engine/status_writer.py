@@ -88,8 +88,8 @@ class StatusWriter:
         created = any(action.reason == reasons.CREATED for action in unwritten.untold)
         known = self._parents.status_of(key)
         new = created and not known.get("observedGeneration")
-        # What was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one report covers
-        # all of that.
+        # A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
+        # report covers all of that.
         if is_starting(status) and (new or was_ready(known, status)):
             if unwritten.told_by is None:
                 unwritten.told_by = now + _ON_ITS_WAY

@@ -100,8 +100,10 @@ class Parents:
             self.bury(uid)
             self.remove(key, uid)
             return 0.0
+        if "deletionTimestamp" not in found["metadata"]:
+            return None
         # A finalizer can keep it for long, and no other event of it might come.
-        return await self.read_again(key, uid) if "deletionTimestamp" in found["metadata"] else None
+        return 0.0 if self.put(found) else _READ_AGAIN
 
     async def read_again(self, key: Key, uid: str) -> float:
         """Read a TFCluster again, without waiting for kopf's watch; return the seconds until the next reconcile."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -19,9 +20,10 @@ if _HEEDS_CTRL_C:
     # The imports take a while; Ctrl-C during them would end in a traceback.
     signal.signal(signal.SIGINT, _end)
 
-from tfcluster.commands.root import root
+# The imports and the CRD make many objects and no garbage: looking for some takes a tenth of a short command.
+gc.set_threshold(100_000)
 
-_PLUGIN = "kubectl-tfcluster"
+from tfcluster.commands.root import root
 
 
 def main() -> None:
@@ -33,7 +35,7 @@ def main() -> None:
     name = Path(sys.argv[0]).name
     if _HEEDS_CTRL_C:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    root(prog_name="kubectl tfcluster" if name == _PLUGIN else "tfcluster")
+    root(prog_name="kubectl tfcluster" if name == "kubectl-tfcluster" else "tfcluster")
 
 
 def complete() -> None:

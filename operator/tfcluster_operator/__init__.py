@@ -1,7 +1,4 @@
-"""The operator of TFCluster: it materialises TensorFlow clusters on Kubernetes.
-
-Begin with :mod:`tfcluster_operator.engine.reconcile`.
-"""
+"""The operator of TFCluster: begin with :mod:`tfcluster_operator.engine.reconcile`."""
 
 from tfcluster_resolver import __version__
 

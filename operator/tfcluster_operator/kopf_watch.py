@@ -6,7 +6,7 @@ kopf's ``on.event`` watches TFClusters and does not write to the object.  Its li
   requests show whether kopf found it, too.
 * Its tasks end for good at a 404, at an ERROR in the stream, and in other cases.  So they are restarted.
 * A failure in one namespace ends the tasks of all.  So each namespace has its own kopf.
-* It does not report objects that vanished while its watch was down.  So the TFClusters are listed after each list.
+* It does not report objects that vanished while its watch was down.  So its lists are read here, too.
 * It reopens a watch immediately when one ends, and retries rejected requests with its own delays and log messages.  So
   requests to open a watch are spaced, and a rejection is raised past kopf.
 * It closes its session.  So it gets one that only borrows the connections.
@@ -32,7 +32,7 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import clusters, connection, errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Census
-from tfcluster_operator.kube.informer import Source
+from tfcluster_operator.kube.informer import SILENCE, Source
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 _LASTING: Final = 60.0
 #: kopf lists the TFClusters within this time in seconds, or has not found the kind.
 _DISCOVERY: Final = 20.0
-#: The TFClusters are listed at least this often, even if kopf did not list them.
-_COUNT_EVERY: Final = 300.0
 #: This number of requests to list or watch can follow each other immediately; then there is one per _SPACE seconds.
 _BURST: Final = 5
 _SPACE: Final = 2.0
@@ -115,7 +113,7 @@ class KopfWatch(Source):
 
     async def _look_for_the_kind(self) -> None:
         try:
-            await clusters.count(self._requests, self.namespace, everything=False)
+            await self._requests.request("GET", clusters.path_of(self.namespace), params={"limit": "1"})
         except errors.NotFoundError:
             # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
             self._listener.clusters_listed(self.namespace, Census(set(), sys.maxsize))
@@ -123,9 +121,9 @@ class KopfWatch(Source):
 
     async def _watch(self) -> None:
         """Run kopf until it ends, and clean up all its tasks."""
-        tap = _Tap(self._clock)
+        tap = _Tap(self._listed, self._clock)
         session = connection.open_session(self._access, tap, lender=self._lender)
-        own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")
+        own = asyncio.create_task(self._await_list(tap), name=f"list of {self.what}")
         spawning = asyncio.create_task(
             kopf.spawn_tasks(
                 registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
@@ -170,26 +168,18 @@ class KopfWatch(Source):
 
         return registry
 
-    async def _count_for_ever(self, tap: _Tap) -> None:
-        """Find TFClusters that vanished while the watch was down: after each list, and periodically."""
+    async def _await_list(self, tap: _Tap) -> None:
+        """Raise an error if kopf lists nothing, or else wait forever."""
         if not await clocks.is_set(tap.listed, _DISCOVERY):
             raise errors.UnreachableError(
                 f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
             )
+        await asyncio.Event().wait()
+
+    def _listed(self, census: Census) -> None:
         self._say("")
         self.synced.set()
-        backoff = clocks.Backoff(0.5)
-        while True:
-            tap.listed.clear()
-            try:
-                self._listener.clusters_listed(self.namespace, await clusters.count(self._requests, self.namespace))
-            except (errors.KubeError, msgspec.DecodeError) as error:
-                self._say(f"counting them: {error}")
-                await asyncio.sleep(backoff.next())
-                continue
-            self._say("")
-            backoff.reset()
-            await clocks.is_set(tap.listed, _COUNT_EVERY)
+        self._listener.clusters_listed(self.namespace, census)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
@@ -200,27 +190,40 @@ class KopfWatch(Source):
 
 
 class _Tap:
-    """A middleware: it raises rejections as our own errors, which kopf does not retry, and spaces requests to watch."""
+    """A middleware: it raises rejections as our own errors, which kopf does not retry, spaces requests, reads lists."""
 
-    def __init__(self, clock: clocks.Clock) -> None:
+    def __init__(self, tell: Callable[[Census], None], clock: clocks.Clock) -> None:
+        self._tell = tell
         self._clock = clock
         self._free_at = [float("-inf")] * _BURST
-        #: Set when a list of TFClusters was answered.
+        #: The UIDs in the pages of the current list.
+        self._uids: set[str] = set()
+        #: Set when a list of TFClusters was complete.
         self.listed = asyncio.Event()
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         of_clusters = request.url.path.endswith(f"/{naming.PLURAL}")
         if of_clusters and "continue" not in request.url.query:
+            self._uids = set()
             await self._turn()
         try:
             response = await handler(request)
+            is_watch = response.status < 400 and "watch" in request.url.query
+            answer = b"" if is_watch else await response.read()
         except aiohttp.ClientError as error:
             raise errors.UnreachableError(f"{type(error).__name__}: {error}") from error
         if response.status >= 400:
-            raise errors.from_response(response.status, await response.read())
-        if of_clusters and "watch" not in request.url.query:
-            self.listed.set()
+            raise errors.from_response(response.status, answer)
+        if of_clusters and not is_watch:
+            self._take_page(answer)
         return response
+
+    def _take_page(self, answer: bytes) -> None:
+        page, more = clusters.read_page(answer)
+        self._uids |= page.uids
+        if not more:
+            self.listed.set()
+            self._tell(Census(self._uids, page.version))
 
     async def _turn(self) -> None:
         now = self._clock.elapsed()
@@ -239,6 +242,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = ()
     settings.networking.request_timeout = 30.0
     settings.watching.reconnect_backoff = 1.0
+    settings.watching.inactivity_timeout = SILENCE
     # A page is parsed in one go, and a TFCluster can have 100 kB: nothing else runs while this happens, not even a
     # renewal of the Lease.
     settings.watching.chunk_size = 100

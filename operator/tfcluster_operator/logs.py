@@ -28,13 +28,12 @@ def begin(level: str, form: Format) -> None:
 
 
 class Text(logging.Formatter):
-    """Time, level, logger and message, then the fields as ``name=value``."""
+    """Time, level, logger and message, then the fields as ``name=value``; a traceback follows in its own lines."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record; a traceback follows in its own lines."""
-        line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in vars(record).get("fields", {}).items())])
-        return "\n".join([line, *_traces(self, record)])
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the base class
+        """Return the line of a record."""
+        fields = [f"{name}={_plain(value)}" for name, value in vars(record).get("fields", {}).items()]
+        return " ".join([f"{_time(record)} {record.levelname:7} {record.name}: {record.message}", *fields])
 
 
 class Json(logging.Formatter):
@@ -49,8 +48,8 @@ class Json(logging.Formatter):
             "message": record.getMessage(),
             **vars(record).get("fields", {}),
         }
-        if traces := _traces(self, record):
-            told["exception"] = "\n".join(traces)
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
         return json.dumps(told, ensure_ascii=False, default=str)
 
 
@@ -62,8 +61,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{name}:{count}" for name, count in value.items())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    found = [formatter.formatException(record.exc_info)] if record.exc_info else []
-    return [*found, formatter.formatStack(record.stack_info)] if record.stack_info else found

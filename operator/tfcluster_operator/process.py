@@ -21,8 +21,8 @@ from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import AdaptiveLimiter, Client
-from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.election import Election, Lease, LeaseLostError
 from tfcluster_operator.kube.errors import HistoryLostError
 from tfcluster_operator.kube.metrics import Metrics, request_counter, serve_metrics, serve_probes
 from tfcluster_operator.resolver_sources import read_archive
@@ -74,15 +74,13 @@ def _access() -> connection.Access:
 async def run_parts(settings: Settings) -> None:
     """Run the operator until a signal stops it."""
     access, metrics = _access(), Metrics()
-    access = replace(access, observers=(request_counter(metrics, access.server),))
+    access = replace(access, observers=(request_counter(metrics),))
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
-    under_way = connection.WritesUnderWay()
     # The Lease has its own connections, so that a renewal does not wait for other requests.
     async with connection.open_session(access) as for_lease:
         standing = _standing(settings, Client.once(for_lease, access.server))
-        async with connection.open_session(access, under_way) as session:
-            limiter = AdaptiveLimiter()
-            client = Client(session, access.server, limiter, fence=standing.fence)
+        async with connection.open_session(access) as session:
+            client = Client(session, access.server, fence=standing.fence)
             engine = Engine(
                 client,
                 settings.namespaces,
@@ -92,7 +90,7 @@ async def run_parts(settings: Settings) -> None:
             )
             metrics.leader.set_function(lambda: standing.acts)
             metrics.figures = lambda: engine.figures() if standing.acts else None
-            metrics.requests_waiting.set_function(lambda: limiter.waiting)
+            metrics.requests_waiting.set_function(lambda: client.limiter.waiting)
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:
@@ -114,7 +112,7 @@ async def run_parts(settings: Settings) -> None:
             # The first component that ends also ends the process: the others must not continue without it.
             await asyncio.wait([asked, *parts], return_when=asyncio.FIRST_COMPLETED)
             dead = [part for part in parts if part.done()]
-            await _end(standing, under_way, parts)
+            await _end(standing, client, parts)
             for server in servers:
                 await server.cleanup()
     for part in dead:
@@ -126,13 +124,13 @@ def _standing(settings: Settings, requests: Client) -> Election:
     if not settings.leader_election:
         _log.info("no leader election: run only one operator for these namespaces")
         return Election(None)
-    me, timing = f"{socket.gethostname()}_{uuid.uuid4()}", Timing()
-    lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
+    me = f"{socket.gethostname()}_{uuid.uuid4()}"
+    lease = Lease(requests, settings.lease_namespace, settings.lease_name)
     _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
-    return Election(lease, me, timing)
+    return Election(lease, me)
 
 
-async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: Sequence[asyncio.Task[None]]) -> None:
+async def _end(standing: Election, client: Client, parts: Sequence[asyncio.Task[None]]) -> None:
     """Stop new writes, wait for those in flight, end the components, and only then release the Lease."""
     election, *others = parts
     lost = election.done()
@@ -140,7 +138,7 @@ async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: 
     await asyncio.wait([election])
     standing.resign()
     # If the Lease is lost, another operator might lead by now: do not wait, and do not release it.
-    answered = not lost and await clocks.is_set(under_way.none, _FAREWELL)
+    answered = not lost and await clocks.is_set(client.no_writes, _FAREWELL)
     for part in others:
         part.cancel()
     if lost:

@@ -10,11 +10,10 @@ from typing import Any, Self
 from msgspec.structs import replace
 from support.async_tests import AsyncTest, within
 
-from tfcluster_operator.kube import errors
+from tfcluster_operator.kube import election, errors
 from tfcluster_operator.kube.clock import Clock
-from tfcluster_operator.kube.election import Election, LeaseLostError, Record, Timing
+from tfcluster_operator.kube.election import Election, LeaseLostError, Record
 
-TIMING = Timing()
 Span = tuple[float, float]
 
 
@@ -69,7 +68,7 @@ class Line:
         finally:
             await asyncio.sleep(self.latency / 2)
         if lost or any(first <= start < last for first, last in self.answers_lost):
-            await asyncio.sleep(start + TIMING.timeout - now())
+            await asyncio.sleep(start + election.TIMEOUT - now())
             raise errors.UnreachableError("no answer")
         return answer
 
@@ -87,7 +86,7 @@ class Candidate:
         self.ahead = 0.0
         self.wall = wall
         clock = Clock(wall=lambda: self.wall + now() + self.ahead, elapsed=lambda: now() + self.ahead)
-        self.election = Election(self.line, name, timing=TIMING, clock=clock)
+        self.election = Election(self.line, name, clock=clock)
         self._task: asyncio.Task[None] | None = None
         self._crashed = False
 

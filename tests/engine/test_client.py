@@ -13,7 +13,7 @@ from support.async_tests import virtual
 from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import AdaptiveLimiter, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.store import ChildStore
@@ -70,7 +70,7 @@ def make_client(server: Server) -> Client:
     loop = asyncio.get_running_loop()
     clock = Clock(wall=lambda: NOW + loop.time(), elapsed=loop.time)
     session: Any = server
-    return Client(session, "https://server.example.test", AdaptiveLimiter(elapsed=clock.elapsed), clock=clock)
+    return Client(session, "https://server.example.test", clock=clock)
 
 
 def ask(server: Server, method: str) -> bytes | errors.KubeError:
@@ -192,7 +192,7 @@ async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(3600.0)
     assert (informer.refused, informer.synced.is_set(), len(server.asked)) == ("", True, 1)
-    assert store.lacking("anywhere") == words
+    assert store.lacking == {None: words}
     for _ in range(10):
         store.asked_for.set()
         await asyncio.sleep(30.0)
@@ -200,7 +200,7 @@ async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
     server.status, server.body = 200, _EMPTY
     store.asked_for.set()
     await asyncio.sleep(31.0)
-    assert store.lacking("anywhere") == ""
+    assert store.lacking == {None: ""}
     assert server.watches
     running.cancel()
 
@@ -212,7 +212,7 @@ def test_objects_of_a_disabled_api_are_dropped():
     store.put(KINDS["PodGroup"].read(json.dumps(group).encode()))
     store.have_none("it is off", "there")
     assert store.get(("here", "c.0")) is not None
-    assert (store.lacking("here"), store.lacking("there")) == ("", "it is off")
+    assert store.lacking == {"there": "it is off"}
     store.have_none("it is off", None)
     assert store.get(("here", "c.0")) is None
 

@@ -15,6 +15,7 @@ from support.waiting import GUARD
 
 from local_kubernetes.certificates import Authority
 from tfcluster_operator.kube import connection
+from tfcluster_operator.kube.client import Client
 
 EVENTS = "/api/v1/namespaces/a/events"
 HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
@@ -22,17 +23,18 @@ HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
 
 @played
 async def test_writes_under_way_are_counted():
-    """``none`` is set again only when the last write has its response; reads do not count."""
+    """``no_writes`` is set again only when the last write has its response; reads do not count."""
     server = SmallServer()
-    under_way = connection.WritesUnderWay()
-    async with server, connection.open_session(connection.Access(server.url), under_way) as session:
-        await session.get(server.url + "/api")
-        assert under_way.none.is_set()
-        writes = [asyncio.create_task(session.post(server.url + EVENTS, json={"a": i})) for i in range(3)]
+    async with server, connection.open_session(connection.Access(server.url)) as session:
+        client = Client(session, server.url)
+        read = asyncio.create_task(client.request("GET", "/api"))
         await asyncio.sleep(0)
+        assert client.no_writes.is_set()
+        await read
+        writes = [asyncio.create_task(client.request("POST", EVENTS, body={"a": i})) for i in range(3)]
         await asyncio.sleep(0)
-        assert not under_way.none.is_set()
-        await asyncio.wait_for(under_way.none.wait(), GUARD)
+        assert not client.no_writes.is_set()
+        await asyncio.wait_for(client.no_writes.wait(), GUARD)
         assert len(server.written) == 3
         await asyncio.gather(*writes)
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.workloads import job
 from support.async_tests import within
@@ -31,7 +32,7 @@ def measured(gate: Gate) -> Metrics:
 
 
 def grown(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
-    return Scrape(metrics.exposition("")[0].decode()).not_zero(name)
+    return Scrape(generate_latest(metrics.registry).decode()).not_zero(name)
 
 
 @pytest.mark.parametrize("change", ["being deleted", "invalid", "of another controller"])

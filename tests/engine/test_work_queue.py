@@ -29,7 +29,7 @@ class Stage:
         self.passes: list[Step] = []
         self.lasts = lasts
         self.results = results or []
-        self.queue: WorkQueue[str] = WorkQueue(self._work, clock=self.clock)
+        self.queue = WorkQueue(self._work, clock=self.clock)
 
     async def _work(self, key: str) -> float | None:
         self.passes.append((round(self.clock() - self.start, 2), key))
@@ -65,7 +65,7 @@ def play(*script: Marks, seconds: float = 1000, workers: int = 2, **stage: Any) 
 
 @pytest.fixture(autouse=True)
 def _no_jitter(monkeypatch):
-    monkeypatch.setattr(work_queue.random, "uniform", lambda _low, _high: 1.0)
+    monkeypatch.setattr("random.uniform", lambda _low, _high: 1.0)
 
 
 #: The duration of a reconcile, the marks, and the reconciles.
@@ -205,7 +205,7 @@ async def test_each_reconcile_is_reported_with_its_outcome(caplog):
         return 1.0 if ends else None
 
     clock = asyncio.get_running_loop().time
-    queue: WorkQueue[tuple[str, str]] = WorkQueue(work, clock=clock, took=lambda *one: told.append(one))
+    queue = WorkQueue(work, clock=clock, took=lambda *one: told.append(one))
     run = asyncio.create_task(queue.run(1))
     queue.mark(("team", "c"))
     await asyncio.sleep(100)

@@ -33,7 +33,7 @@ def with_lease(
 
     async def run() -> None:
         async with connection.open_session(access) as session:
-            await story(Lease(Client.once(session, access.server), namespace, "x", timeout=10))
+            await story(Lease(Client.once(session, access.server), namespace, "x"))
 
     asyncio.run(run())
 
@@ -41,18 +41,18 @@ def with_lease(
 def test_the_server_keeps_what_is_written(control_plane, namespace, objects, monkeypatch):
     async def story(ours: Lease) -> None:
         assert await ours.read() is None
-        created = await ours.write(election.claim(None, me="me", duration=15, now=1_700_000_000.25))
+        created = await ours.write(election.claim(None, me="me", now=1_700_000_000.25))
         assert await ours.read() == created
         assert (created.holder, created.duration, created.transitions) == ("me", 15, 0)
         assert created.renewed == "2023-11-14T22:13:20.250000Z"
         objects.patch(LEASES, namespace, "x", {"metadata": {"labels": {"a": "b"}}})
         seen = await ours.read()
-        renewed = await ours.write(election.claim(seen, me="me", duration=15, now=1_700_000_002.0))
+        renewed = await ours.write(election.claim(seen, me="me", now=1_700_000_002.0))
         assert renewed.acquired == created.renewed
         assert renewed.renewed == "2023-11-14T22:13:22.000000Z"
         freed = await ours.write(replace(renewed, holder="", duration=1))
         assert (freed.holder, freed.duration) == ("", 1)
-        taken = await ours.write(election.claim(freed, me="other", duration=15, now=1_700_000_004.0))
+        taken = await ours.write(election.claim(freed, me="other", now=1_700_000_004.0))
         assert (taken.holder, taken.transitions) == ("other", 1)
 
     with_lease(str(control_plane.kubeconfig), namespace, story, monkeypatch)
@@ -61,13 +61,13 @@ def test_the_server_keeps_what_is_written(control_plane, namespace, objects, mon
 
 def test_server_rejects_the_second_lease_writer(control_plane, namespace, objects, monkeypatch):
     async def story(ours: Lease) -> None:
-        first = election.claim(None, me="me", duration=15, now=0)
+        first = election.claim(None, me="me", now=0)
         created = await ours.write(first)
         with pytest.raises(errors.AlreadyExistsError):
             await ours.write(first)
-        await ours.write(election.claim(created, me="other", duration=15, now=1))
+        await ours.write(election.claim(created, me="other", now=1))
         with pytest.raises(errors.ConflictError):
-            await ours.write(election.claim(created, me="me", duration=15, now=2))
+            await ours.write(election.claim(created, me="me", now=2))
         old = await ours.read()
         objects.delete(LEASES, namespace, "x")
         with pytest.raises(errors.NotFoundError):

@@ -14,8 +14,8 @@ from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import AdaptiveLimiter, Client
-from tfcluster_operator.kube.election import Election, Lease, Timing
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.election import Election, Lease
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
@@ -154,7 +154,6 @@ class Operator:
         client = Client(
             session,  # type: ignore[arg-type]  # it is a session in all that is asked of it
             SERVER,
-            AdaptiveLimiter(elapsed=elapsed),
             fence=standing.fence,
             clock=clock,
         )
@@ -184,6 +183,6 @@ class Operator:
         if not self._name:
             return Election(None)
         requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
-        lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
+        lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator")
         # Every process is a new candidate.
         return Election(lease, f"{self._name}-{self.starts}", clock=clock)

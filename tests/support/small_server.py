@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 from aiohttp import web
@@ -21,7 +20,6 @@ class SmallServer:
         self.requests: list[str] = []
         #: The bodies of all writes except those to the Lease, with the loop's time.
         self.written: list[Object] = []
-        self.accepted: list[str] = []
         #: Whether the kind TFCluster can be listed, and whether discovery includes it.
         self.kind_served = True
         self.kind_discovered = True
@@ -29,8 +27,6 @@ class SmallServer:
         self.refused: dict[str, int] = {}
         #: Whether each watch ends immediately.
         self.ends_at_once = False
-        #: Called before a list of metadata is sent, when its content is fixed.
-        self.before_metadata: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.page = 500
         self.lease: Object | None = None
         self.lease_refused = False
@@ -138,24 +134,15 @@ class SmallServer:
                 queue.put_nowait(None)
             return await self._stream(request, namespace, queue)
         found = [body for body in self._clusters.values() if namespace in {"", body["metadata"]["namespace"]}]
-        accepted = request.headers.get("Accept", "")
-        self.accepted.append(accepted)
-        version = str(self._version)
-        if "PartialObjectMetadataList" in accepted:
-            found = [{"metadata": body["metadata"]} for body in found]
-            if self.before_metadata is not None:
-                await self.before_metadata()
         start = int(request.query.get("continue", "0"))
         size = min(self.page, int(request.query.get("limit", "500")))
         rest = str(start + size) if start + size < len(found) else ""
-        # As on the real server, an empty list of metadata is null.
-        empty = None if "PartialObjectMetadataList" in accepted else []
         return web.json_response(
             {
                 "apiVersion": "tfcluster.dev/v1alpha1",
                 "kind": "TFClusterList",
-                "metadata": {"resourceVersion": version, "continue": rest},
-                "items": found[start : start + size] or empty,
+                "metadata": {"resourceVersion": str(self._version), "continue": rest},
+                "items": found[start : start + size],
             }
         )
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from tfcluster.manifest.yaml import write
 from tfcluster.terminal import printable
 
+if TYPE_CHECKING:  # rich takes a tenth of a second that data does not need
+    from rich.console import Console
+    from rich.text import Text
+
 STYLES: Final = {"good": "green", "waiting": "yellow", "bad": "bold red", "off": "dim", "name": "bold", "plain": ""}
-
-
-class _Console(Console):
-    """A console that leaves a closed pipe to the command to handle, as with every other print."""
-
-    def on_broken_pipe(self) -> None:
-        """Report that the reader closed the pipe, as in ``tfcluster status | head``."""
-        raise BrokenPipeError
 
 
 def console(*, err: bool = False) -> Console:
     """Return the console of this process: colours only on a terminal, and no wrapping in a pipe."""
-    return _Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    from rich.console import Console
+
+    class Printer(Console):
+        def on_broken_pipe(self) -> None:  # the command handles a closed pipe, as with every other print
+            raise BrokenPipeError
+
+    return Printer(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def data(document: Any, kind: str) -> None:
@@ -53,6 +53,8 @@ def say(words: str) -> None:
 
 
 def styled(words: str, style: str = "plain") -> Text:
+    from rich.text import Text
+
     return Text(words, style=STYLES[style])
 
 

@@ -21,7 +21,7 @@ from tfcluster.manifest.validate import definition
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kube import clock, errors
-from tfcluster_operator.kube.client import JSON, Client
+from tfcluster_operator.kube.client import Client, headers_of
 from tfcluster_operator.resolver_sources import read_archive
 
 _LOCAL_USER: Final = "local-user"
@@ -140,13 +140,11 @@ class StoreClient(Client):
         *,
         body: Any = None,
         params: Mapping[str, str] | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
         **_: Any,
     ) -> bytes:
         await asyncio.sleep(0)  # a long reconcile lets the tasks' output through
         data = None if body is None else msgspec.json.encode(body)
-        return self._ask(method, path, params, {"Content-Type": content_type, "Accept": accept}, data).body
+        return self._ask(method, path, params, headers_of(method), data).body
 
     async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
         """Yield the events of a watch, one line of JSON each."""

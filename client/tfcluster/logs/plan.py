@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from tfcluster.kube.api import Object
 from tfcluster.tasks import TaskName, controller_of, declared, task_of, verdict
 from tfcluster.terminal import few
 from tfcluster_operator.declaration import naming, spec
 from tfcluster_operator.report import conditions
-
-_NAMED: Final = 4
 
 #: ``waiting``: no log yet. ``running``: more lines can come. ``ended``: the log is complete.
 State = Literal["waiting", "running", "ended"]
@@ -253,7 +251,7 @@ def not_started(pods: Sequence[LogPod]) -> Iterator[tuple[str, list[LogPod]]]:
     """Report why pods have not started, in one line for the same reason."""
     for words, group in groupby(sorted(pods, key=lambda pod: (pod.words, pod.task)), key=lambda pod: pod.words):
         alike = list(group)
-        yield f"{few([pod.task for pod in alike], _NAMED)}: not started: {words}", alike
+        yield f"{few([pod.task for pod in alike])}: not started: {words}", alike
 
 
 def _key(pod: LogPod) -> str:
@@ -275,4 +273,4 @@ def without_pods(tasks: Sequence[TaskName], pods: Sequence[LogPod], cluster: Obj
         found = conditions.by_type(cluster.get("status") or {}).get("Ready", {})
         why = found.get("message", "") if found.get("status") == "False" else ""
         why = why or "the operator has not created it yet; `tfcluster doctor` looks into it"
-    return f"{few(missing, _NAMED)}: no pod: {why}"
+    return f"{few(missing)}: no pod: {why}"

@@ -37,11 +37,12 @@ _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class InvalidSpecError(ValueError):
-    """The spec is invalid; ``problems`` has a "path: what to do" for each reason."""
+    """The spec is invalid; ``problems`` has a "path: what to do" for each reason, ``cluster`` what could be read."""
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], cluster: TFCluster) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.cluster = cluster
 
 
 def is_ours(body: Mapping[str, Any]) -> bool:
@@ -80,7 +81,7 @@ def parse(
     if not (problems or cluster.jobs):
         problems.append("spec.jobs: declare at least one job")
     if problems := problems or [*_gang_problems(cluster)]:
-        raise InvalidSpecError(tuple(problems))
+        raise InvalidSpecError(tuple(problems), cluster)
     return cluster
 
 

@@ -55,7 +55,7 @@ class Engine:
         self._reconciler = Reconciler(
             client, self._parents, self._stores, self._executor, journal=journal, gang_scheduler=gang_scheduler
         )
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
+        self._queue = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
         self._scopes: Sequence[str | None] = namespaces or [None]
         self.informers = [
             Informer(client, kind, self._stores.of[kind.name], scope)
@@ -141,15 +141,13 @@ class Engine:
         self._queue.forget(key)
         self._queue.mark(key)
 
-    def _child_changed(self, owner: Name, labelled: Name, left: bool) -> None:
+    def _child_changed(self, owner: Name, left: bool) -> None:
         if owner in self._parents.bodies:
             self._queue.mark(owner, ahead=left)
-        if labelled != owner and labelled in self._parents.bodies:
-            self._queue.mark(labelled)
-        if not labelled[1]:
+        elif not owner[1]:
             # Another owner's NetworkPolicy, or the namespace's resolver: every cluster there depends on it.
             for key in self._parents.bodies:
-                if key[0] == labelled[0]:
+                if key[0] == owner[0]:
                     self._queue.mark(key)
 
     async def _sweep(self) -> None:

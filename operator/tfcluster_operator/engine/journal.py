@@ -1,9 +1,4 @@
-"""The log and the metrics of reconciles.  Nothing here decides anything.
-
-One line per outcome: what a reconcile did, what was rejected, which failures it counted, and each change of Ready.  A
-line has object names and reasons.  It never quotes a template or a task's output: a failing program's output, or the
-server's message about a rejected field, might contain a secret.
-"""
+"""The log and the metrics of reconciles: one line per outcome, which never quotes what might contain a secret."""
 
 from __future__ import annotations
 
@@ -32,20 +27,19 @@ _REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.RESTARTED_TOGE
 
 @dataclass(slots=True)
 class Account:
-    """The journal's state of one cluster; times are of a monotonic clock.
-
-    ``epoch`` is the one published last, None before the first reconcile.  ``heard_at`` is the time of the first edit
-    that was not reconciled yet, ``changed_at`` that of the first change that some running pod was not notified of yet.
-    ``refused`` are the logged rejections that have not succeeded since: generation, gate and reason.  ``placed_at`` is
-    when it last stopped waiting for quota or nodes, in seconds since the epoch.
-    """
+    """The journal's state of one cluster."""
 
     generation: int = 0
+    #: The epoch that was published last; None before the first reconcile.
     epoch: int | None = None
+    #: When the first edit that was not reconciled yet was heard of, and when the first view changed that some running
+    #: pod was not notified of yet; by a monotonic clock.
     heard_at: float | None = None
     changed_at: float | None = None
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    #: The logged rejections that have not succeeded since: generation, gate and reason.
     refused: set[tuple[int, str, str]] = field(default_factory=set)
+    #: When it last stopped waiting for quota or nodes, in seconds since the epoch.
     placed_at: float = 0.0
 
     def hear(self, generation: int, now: float) -> bool:

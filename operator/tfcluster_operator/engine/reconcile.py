@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final
 
 from tfcluster_operator.declaration import naming, reasons
@@ -25,7 +24,6 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.life import departures
 from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.queueing import Standing
 from tfcluster_operator.life.roster import Roster, call_roll
@@ -40,9 +38,6 @@ from tfcluster_operator.report.status import deleting_status, invalid_status, st
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
-#: The same for pods that should be deleted, and how many of them are looked at.
-_LOOK_AT_STUCK_AGAIN: Final = 60.0
-_LOOKED_AT_ONCE: Final = 10
 #: A cluster with more tasks yields to others between the parts of its reconcile.
 _LARGE: Final = 500
 #: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
@@ -50,7 +45,6 @@ _TURNS: Final = 3
 
 #: The operator might not receive events of the name's holder, or of another object that was created under it.
 _TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
-_REPLICAS: Final = attrgetter("replicas")
 
 
 @dataclass(slots=True)
@@ -68,10 +62,10 @@ class _Memory:
     #: The declaration in the last reconcile, and the last field of each job that an edit changed since.
     declared: TFCluster | None = None
     edited: Mapping[str, str] = field(default_factory=dict)
+    large: bool = False
     #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
     rolled_at: int = -1
-    looked_at_stuck: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     account: Account = field(default_factory=Account)
 
@@ -133,9 +127,9 @@ class Reconciler:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             memory.account.tasks = {}
-            empty, now = _without_jobs(body), self._clock()
-            status = invalid_status(empty.status, generation=empty.generation, problems=error.problems, now=now)
-            return await self._statuses.report(empty, status, memory.unwritten)
+            cluster, now = error.cluster, self._clock()
+            status = invalid_status(cluster.status, generation=cluster.generation, problems=error.problems, now=now)
+            return await self._statuses.report(cluster, status, memory.unwritten)
         if cluster.deleting:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
@@ -144,10 +138,11 @@ class Reconciler:
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
         memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
         memory.declared = cluster
+        memory.large = sum([job.replicas for job in cluster.jobs]) > _LARGE
         try:
             return await self._pass(key, cluster, memory)
         finally:
-            if not _is_large(cluster):
+            if not memory.large:
                 # For a small cluster this costs more memory than it saves time.
                 memory.roll = None
 
@@ -157,7 +152,7 @@ class Reconciler:
             cluster = with_status(cluster, with_others(memory.unwritten.pending, cluster.status))
         known = cluster.ledger
         blocked = await self._look_at_blocked_names(cluster, memory)
-        roster, stuck = await self._look(cluster, memory)
+        roster = await self._call_roll(cluster, memory)
         roster, known, planned = await self._decide(roster, known, memory)
         # A recent event proves little: it might come from our own status write, and a deletion might follow.
         # If pods are lost, a deletion of everything might be in progress, and our watch of TFClusters might lag behind.
@@ -208,35 +203,23 @@ class Reconciler:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if planned.partial and done and not outcome.refused and not outcome.again:
             raise NextPart
-        waits = (due, stuck, blocked, *_waits(planned, outcome, memory.holds, now))
+        waits = (due, blocked, *_waits(planned, outcome, memory.holds, now))
         return min((one for one in waits if one is not None), default=None)
 
-    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, float | None]:
-        """Classify what exists; return also when to look again, if a pod should be deleted and is not."""
-        roster, now = await self._call_roll(cluster, memory), self._clock()
-        stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
-        if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
-            # The event of their deletion might have been lost.
-            memory.looked_at_stuck = now
-            for pod in stuck[:_LOOKED_AT_ONCE]:
-                await self._executor.look_at("Pod", pod.meta.name, cluster)
-            roster = await self._call_roll(cluster, memory, roster.standing)
-        return roster, _LOOK_AT_STUCK_AGAIN if stuck else None
-
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
-        """Update the ledger and build the plan; others run between the parts of a large cluster's reconcile."""
+        """Update the ledger and build the plan."""
         cluster, now = roster.cluster, self._clock()
         known = take_stock(roster, known, now)
         roster = roster.completed_by(known)
-        await _breathe(cluster)
+        await _breathe(memory)
         memory.views = views_of(roster, memory.views)
-        await _breathe(cluster)
+        await _breathe(memory)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
             # An edit, or a deleted pod that freed resources, can let a rejected write succeed.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
         planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
-        await _breathe(cluster)
+        await _breathe(memory)
         return roster, known, planned
 
     async def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
@@ -245,9 +228,9 @@ class Reconciler:
             return known
         resolver = self._executor.archive.delivered_to(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
-        await _breathe(cluster)
+        await _breathe(memory)
         roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
-        await _breathe(cluster)
+        await _breathe(memory)
         memory.roll, memory.rolled_at = roster, changes
         return roster
 
@@ -261,27 +244,9 @@ class Reconciler:
         return _LOOK_AGAIN if blocking else None
 
 
-def _without_jobs(body: Mapping[str, Any]) -> TFCluster:
-    metadata = body["metadata"]
-    return TFCluster(
-        name=metadata["name"],
-        namespace=metadata["namespace"],
-        uid=metadata["uid"],
-        generation=metadata["generation"],
-        deleting=False,
-        suspend=False,
-        jobs=(),
-        status=body.get("status") or {},
-    )
-
-
-def _is_large(cluster: TFCluster) -> bool:
-    tasks: int = sum(map(_REPLICAS, cluster.jobs))
-    return tasks > _LARGE
-
-
-async def _breathe(cluster: TFCluster) -> None:
-    for _ in range(_TURNS if _is_large(cluster) else 0):
+async def _breathe(memory: _Memory) -> None:
+    """Let others run between the parts of a large cluster's reconcile."""
+    for _ in range(_TURNS if memory.large else 0):
         await asyncio.sleep(0)
 
 

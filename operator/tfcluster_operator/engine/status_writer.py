@@ -81,17 +81,15 @@ class StatusWriter:
         return None
 
     def _due_in(self, key: Key, status: Mapping[str, Any], unwritten: Unwritten) -> float:
-        """Return the seconds until a report can be written.
-
-        A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
-        report covers all of that.
-        """
+        """Return the seconds until a report can be written."""
         due, now = unwritten.written_at + _STATUS_EVERY, self._clock()
         # An operator that finds existing objects reports immediately: an earlier one might have put off the report and
         # crashed before it wrote it, or the Event of their creation.
         created = any(action.reason == reasons.CREATED for action in unwritten.untold)
         known = self._parents.status_of(key)
         new = created and not known.get("observedGeneration")
+        # A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
+        # report covers all of that.
         if is_starting(status) and (new or was_ready(known, status)):
             if unwritten.told_by is None:
                 unwritten.told_by = now + _ON_ITS_WAY

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+#: For about this long after an outage of the API server, what was read from it can be outdated.
+_LONGEST: Final = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -28,15 +31,13 @@ def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
 class Backoff:
     """Delays, in seconds, that double up to the longest, with jitter."""
 
-    #: For about this long after an outage of the API server, what was read from it can be outdated.
-    _LONGEST: Final = 3.0
-
-    def __init__(self, first: float) -> None:
+    def __init__(self, first: float, *, longest: float = _LONGEST) -> None:
         self._first = self._pause = first
+        self._longest = longest
 
     def next(self, at_least: float = 0.0) -> float:
         """Return the next delay."""
-        pause, self._pause = max(self._pause, at_least), min(self._LONGEST, self._pause * 2)
+        pause, self._pause = max(self._pause, at_least), min(self._longest, self._pause * 2)
         return pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
 
     def reset(self) -> None:

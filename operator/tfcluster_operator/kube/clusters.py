@@ -11,16 +11,13 @@ import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.objects.base import ListMeta, Metadata
 
 Key = tuple[str, str]
 
 _TOMBSTONES: Final = 5_000
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
-#: A server that cannot return metadata only returns the whole objects.
-_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_PAGE: Final = "500"
 #: Seconds until a reconcile for a change that was not read yet: its event might never come.
 _READ_AGAIN: Final = 1.0
 
@@ -31,8 +28,7 @@ class _Item(msgspec.Struct):
 
 class _Page(msgspec.Struct):
     metadata: ListMeta
-    # The API server sends null for an empty list of metadata.
-    items: list[_Item] | None = None
+    items: list[_Item]
 
 
 class _Resources(msgspec.Struct):
@@ -44,6 +40,13 @@ class Census(NamedTuple):
 
     uids: set[str]
     version: int
+
+
+def read_page(body: bytes) -> tuple[Census, bool]:
+    """Read a page of a list of TFClusters; return also whether more pages follow."""
+    page = msgspec.json.decode(body, type=_Page)
+    uids = {item.metadata.uid for item in page.items}
+    return Census(uids, int(page.metadata.resource_version)), bool(page.metadata.continue_token)
 
 
 class Parents:
@@ -90,18 +93,17 @@ class Parents:
             del self.bodies[key]
 
     async def when_leaving(self, key: Key, uid: str) -> float | None:
-        """Ask the API server whether a TFCluster no longer exists, is being deleted, or has been re-created.
-
-        If so, return the seconds until the next reconcile; None if it stays.  Our watch of it might lag behind.
-        """
+        """Ask the API server for a TFCluster; None if it stays, else the seconds until the next reconcile."""
         found = await self._read(key)
         if found is None or found["metadata"]["uid"] != uid:
             # A list from before its deletion might arrive after this.
             self.bury(uid)
             self.remove(key, uid)
             return 0.0
+        if "deletionTimestamp" not in found["metadata"]:
+            return None
         # A finalizer can keep it for long, and no other event of it might come.
-        return await self.read_again(key, uid) if "deletionTimestamp" in found["metadata"] else None
+        return 0.0 if self.put(found) else _READ_AGAIN
 
     async def read_again(self, key: Key, uid: str) -> float:
         """Read a TFCluster again, without waiting for kopf's watch; return the seconds until the next reconcile."""
@@ -115,7 +117,6 @@ class Parents:
             f"{path_of(key[0])}/{key[1]}/status",
             body={"metadata": {"uid": uid, "resourceVersion": version}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
-            content_type=MERGE_PATCH,
             urgent=urgent,
         )
         written = msgspec.json.decode(answer, type=dict)
@@ -123,11 +124,9 @@ class Parents:
         return str(written["metadata"]["resourceVersion"])
 
     async def _read(self, key: Key) -> dict[str, Any] | None:
-        """Read a TFCluster; None if it no longer exists.
-
-        A list of one would wait until the server's cache has seen all other writes, a tenth of a second on a busy
-        server (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
-        """
+        """Read a TFCluster; None if it no longer exists."""
+        # A list of one waits until the server's cache has seen all other writes, a tenth of a second on a busy server
+        # (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         try:
             return msgspec.json.decode(await self._client.request("GET", f"{path_of(key[0])}/{key[1]}"), type=dict)
         except errors.NotFoundError:
@@ -141,18 +140,18 @@ def _lean(body: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mapping[s
     """Remove fields that no decision reads, and share equal strings; an equal spec stays the same object."""
     about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
     lean: dict[str, Any] = {**body, "metadata": about}
-    if known is not None and "spec" in lean and lean["spec"] == known.get("spec"):
-        del lean["spec"]
-        return {**_interned(lean), "spec": known["spec"]}
-    return {**_interned(lean)}
+    known_spec = None if known is None else known.get("spec")
+    spec = {"spec": known_spec} if lean.get("spec") == known_spec is not None else {}
+    return {**_interned({key: value for key, value in lean.items() if key not in spec}), **spec}
 
 
 def _interned(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {intern(key): _interned(one) for key, one in value.items()}
+    # Most of the values are strings, so they do not need a call each.
+    if isinstance(value, dict):
+        return {intern(key): intern(one) if type(one) is str else _interned(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_interned(one) for one in value]
-    return intern(value) if isinstance(value, str) else value
+        return [intern(one) if type(one) is str else _interned(one) for one in value]
+    return value
 
 
 def path_of(namespace: str | None) -> str:
@@ -166,16 +165,3 @@ async def discover(requests: Client) -> None:
     answer = await requests.request("GET", _BASE)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
         raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
-
-
-async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
-    """List the TFClusters' metadata: a few hundred bytes each."""
-    params = {"limit": _PAGE if everything else "1"}
-    found: set[str] = set()
-    while True:
-        answer = await requests.request("GET", path_of(namespace), params=params, accept=_METADATA_ALONE)
-        page = msgspec.json.decode(answer, type=_Page)
-        found.update(item.metadata.uid for item in page.items or ())
-        if not everything or not page.metadata.continue_token:
-            return Census(found, int(page.metadata.resource_version or 0))
-        params["continue"] = page.metadata.continue_token

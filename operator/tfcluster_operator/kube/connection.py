@@ -22,7 +22,6 @@ _log = logging.getLogger(__name__)
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _READ_AGAIN_AFTER: Final = 60.0
-_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Responses that might still be read.
 _ANSWERS: Final[WeakSet[ClientResponse]] = WeakSet()
 
@@ -39,28 +38,6 @@ class Access:
     account: Path | None = None
     #: Middlewares for every request of every session.
     observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
-
-
-class WritesUnderWay:
-    """A middleware that counts the writes in flight."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        #: Set while no write is in flight.
-        self.none = asyncio.Event()
-        self.none.set()
-
-    async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        if request.method in _READS:
-            return await handler(request)
-        self._count += 1
-        self.none.clear()
-        try:
-            return await handler(request)
-        finally:
-            self._count -= 1
-            if not self._count:
-                self.none.set()
 
 
 def _probed_socket(address: tuple[Any, ...]) -> socket.socket:

@@ -12,40 +12,33 @@ import datetime as dt
 import logging
 import random
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.objects.base import Metadata
 
 _log = logging.getLogger(__name__)
 
+#: A record that was unchanged for this many seconds can be taken over.
+DURATION: Final = 15
+#: A holder acts for this long after it sent its last successful renewal; the rest is for requests in flight.
+DEADLINE: Final = 10.0
+#: The seconds between two renewals, after a failed renewal, and between two reads of a standby.
+RENEW: Final = 2.0
+_RETRY: Final = 0.5
+_POLL: Final = 1.0
+#: The seconds that one request can take.
+TIMEOUT: Final = 2.0
 #: How often a release is tried: an interrupted renewal might have changed the version.
 _RELEASES: Final = 3
 _OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
 _TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
-_MOST_TRANSITIONS: Final = 2**31
 _NEVER: Final = float("-inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The timing of the election, in seconds."""
-
-    #: A record that was unchanged for this long can be taken over.
-    duration: int = 15
-    #: A holder acts for this long after it sent its last successful renewal; the rest is for requests in flight.
-    deadline: float = 10.0
-    #: The intervals between two renewals, after a failed renewal, and between two reads of a standby.
-    renew: float = 2.0
-    retry: float = 0.5
-    poll: float = 1.0
-    #: How long one request can take.
-    timeout: float = 2.0
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -68,16 +61,14 @@ class Sight:
     claimed_until: float
 
 
-def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
+def look(before: Sight | None, record: Record | None, *, me: str, now: float) -> Sight:
     """Process a record that was read.
 
     A missing Lease might have been deleted while its holder still acts and will re-create it: it is free only after it
     was missing for the duration of a claim.
     """
     if record is None:
-        if before is not None and before.record is None:
-            return before
-        return Sight(None, now + duration)
+        return before if before is not None and before.record is None else Sight(None, now + DURATION)
     if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
         # A change of its labels is not a renewal; only the version for our own write changes.
         return Sight(record, before.claimed_until)
@@ -85,16 +76,14 @@ def look(before: Sight | None, record: Record | None, *, me: str, duration: int,
     return Sight(record, _NEVER if free else now + record.duration)
 
 
-def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
+def claim(record: Record | None, *, me: str, now: float) -> Record:
     """Build the record that claims the Lease for a candidate."""
     stamp = _micro_time(now)
     if record is None:
-        return Record(me, duration, stamp, stamp)
+        return Record(me, DURATION, stamp, stamp)
     if record.holder == me:
-        return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
-    # The field is an int32, and users who can edit the Lease can write the maximum.
-    transitions = (record.transitions + 1) % _MOST_TRANSITIONS
-    return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
+        return replace(record, duration=DURATION, renewed=stamp)
+    return Record(me, DURATION, stamp, stamp, transitions=record.transitions + 1, version=record.version)
 
 
 def _micro_time(seconds: float) -> str:
@@ -112,18 +101,17 @@ class _Lease(msgspec.Struct):
 
 
 class Lease:
-    """One Lease on the API server; a request can take ``timeout`` seconds."""
+    """One Lease on the API server."""
 
-    def __init__(self, requests: Client, namespace: str, name: str, *, timeout: float) -> None:
+    def __init__(self, requests: Client, namespace: str, name: str) -> None:
         self._requests = requests
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
-        self._timeout = timeout
 
     async def read(self) -> Record | None:
         """Return its record, or None if it does not exist."""
         try:
-            answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
+            answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=TIMEOUT)
         except errors.NotFoundError:
             return None
         return _Lease.read(answer)
@@ -131,16 +119,12 @@ class Lease:
     async def write(self, record: Record) -> Record:
         """Write it if it has the record's version, or create it without one; else raise one of _OVERTAKEN."""
         spec = msgspec.to_builtins(record)
-        body: dict[str, Any]
         if version := spec.pop("version"):
             body = {"metadata": {"resourceVersion": version}, "spec": spec}
-            answer = await self._requests.request(
-                "PATCH", f"{self._all}/{self._name}", body=body, content_type=MERGE_PATCH, within=self._timeout
-            )
+            answer = await self._requests.request("PATCH", f"{self._all}/{self._name}", body=body, within=TIMEOUT)
         else:
             about = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
-            body = {**about, "spec": spec}
-            answer = await self._requests.request("POST", self._all, body=body, within=self._timeout)
+            answer = await self._requests.request("POST", self._all, body={**about, "spec": spec}, within=TIMEOUT)
         return _Lease.read(answer)
 
 
@@ -152,22 +136,17 @@ class Election:
     """A candidate for a Lease; without one (None), an operator without rivals, which acts until it resigns."""
 
     def __init__(
-        self,
-        lease: Lease | None,
-        me: str = "without an election",
-        timing: Timing | None = None,
-        *,
-        clock: clocks.Clock = clocks.SYSTEM,
+        self, lease: Lease | None, me: str = "without an election", *, clock: clocks.Clock = clocks.SYSTEM
     ) -> None:
         self._lease = lease
         self._me = me
-        self._timing = timing or Timing()
         self._clock = clock
         self._act_until = _NEVER if lease is not None else float("inf")
         self._not_acting = "another operator leads"
-        self._claimed = False
-        self._holder = ""
         self._trouble = ""
+        self._holder = ""
+        #: What was read or written last; None if that might have changed, so that it must be read.
+        self._sight: Sight | None = None
         #: Set when this operator leads; never cleared, because the process ends with its leadership.
         self.leading = asyncio.Event()
         if lease is None:
@@ -196,8 +175,17 @@ class Election:
         """Wait for the Lease, then renew it until it is lost (LeaseLostError)."""
         if self._lease is None:
             await asyncio.Event().wait()
-        else:
-            await self._hold(self._lease, await self._campaign(self._lease))
+            return
+        while True:
+            pause = await self._try(self._lease)
+            if self.leading.is_set():
+                await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
+                if not self.acts:
+                    self._lose(f"no renewal within {DEADLINE:g} s: {self._trouble or 'the process was paused'}")
+            else:
+                pause = _POLL * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
+                free_in = _NEVER if self._sight is None else self._sight.claimed_until - self._clock.elapsed()
+                await asyncio.sleep(free_in if 0.0 < free_in < pause else pause)
 
     def resign(self) -> None:
         """Do not allow further writes to begin."""
@@ -207,7 +195,7 @@ class Election:
     async def release(self) -> None:
         """Release the Lease, if it is ours; a standby takes it at its next read."""
         self.resign()
-        if self._lease is None or not self._claimed:
+        if self._lease is None:
             return
         for _ in range(_RELEASES):
             try:
@@ -224,71 +212,44 @@ class Election:
             _log.info("the lease is released")
             return
 
-    async def _campaign(self, lease: Lease) -> Record:
-        sight: Sight | None = None
-        while True:
-            try:
+    async def _try(self, lease: Lease) -> float:
+        """Claim or renew the Lease unless another's claim is valid; return the seconds until a leader's next try."""
+        leads = self.leading.is_set()
+        try:
+            if self._sight is None or not leads:
                 record = await lease.read()
-                now = self._clock.elapsed()
-                sight = look(sight, record, me=self._me, duration=self._timing.duration, now=now)
-                self._note("", "" if record is None else record.holder)
-                if self._clock.elapsed() >= sight.claimed_until:
-                    taken = await self._write(lease, record)
-                    if self.acts:
-                        self.leading.set()
-                        _log.info("leading as %s", self._me)
-                        return taken
-            except _OVERTAKEN as error:
-                # Another candidate was faster, so the record that we saw is outdated; or the namespace does not exist.
-                sight = None
-                self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
-            except _TROUBLES as error:
-                if sight is not None and sight.record is None:
-                    # In the meantime the missing Lease might have been created and deleted again.
-                    sight = None
-                self._note(f"the lease cannot be had: {error}", "")
-            pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
-            claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
-            await asyncio.sleep(claim_ends_in if 0.0 < claim_ends_in < pause else pause)
+                self._sight = look(self._sight, record, me=self._me, now=self._clock.elapsed())
+                self._note_holder("" if record is None else record.holder)
+                if leads and record is not None and record.holder != self._me:
+                    self._lose(f"{record.holder or 'nobody'} holds it")
+            if leads or self._clock.elapsed() >= self._sight.claimed_until:
+                await self._write(lease, self._sight.record)
+            self._note_trouble("")
+        except _OVERTAKEN as error:
+            # Another was faster, it was deleted, or the answer to our own write was lost; or the namespace is missing.
+            self._sight = None
+            missing = isinstance(error, errors.NotFoundError)
+            self._note_trouble(str(error) if missing else "")
+            return _RETRY if missing else _RETRY / 10
+        except _TROUBLES as error:
+            if self._sight is not None and self._sight.record is None:
+                # In the meantime the missing Lease might have been created and deleted again.
+                self._sight = None
+            self._note_trouble(str(error))
+            return _RETRY
+        return RENEW
 
-    async def _hold(self, lease: Lease, record: Record | None) -> NoReturn:
-        pause = self._timing.renew
-        while True:
-            await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
-            if not self.acts:
-                why = self._trouble or "the process was paused"
-                self._lose(f"no renewal within {self._timing.deadline:g} s: {why}")
-            pause = self._timing.retry
-            try:
-                record = await self._write(lease, record)
-            except _OVERTAKEN as error:
-                # It was changed or deleted; or the answer to our own write was lost.
-                if isinstance(error, errors.NotFoundError):
-                    self._note(str(error), self._me)
-                try:
-                    found = await lease.read()
-                except _TROUBLES as worse:
-                    self._note(str(worse), self._me)
-                    continue
-                pause = self._timing.retry / 10 if found else self._timing.retry
-                if found is not None and found.holder != self._me:
-                    self._lose(f"{found.holder or 'nobody'} holds it")
-                record = found
-            except _TROUBLES as error:
-                self._note(str(error), self._me)
-            else:
-                self._note("", self._me)
-                pause = self._timing.renew
-
-    async def _write(self, lease: Lease, record: Record | None) -> Record:
+    async def _write(self, lease: Lease, record: Record | None) -> None:
         """Claim or renew; acting is allowed from when the request was sent: the Lease cannot be taken over earlier."""
-        sent, self._claimed = self._clock.elapsed(), True
-        wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
-        written = await lease.write(wanted)
+        sent = self._clock.elapsed()
+        written = await lease.write(claim(record, me=self._me, now=self._clock.wall()))
+        self._sight = Sight(written, _NEVER)
         if not self.leading.is_set() or self.acts:
             # A renewal that is answered too late is ignored: another operator might have led in the meantime.
-            self._act_until = sent + self._timing.deadline
-        return written
+            self._act_until = sent + DEADLINE
+        if self.acts and not self.leading.is_set():
+            self.leading.set()
+            _log.info("leading as %s", self._me)
 
     def _lose(self, why: str) -> NoReturn:
         self._act_until = _NEVER
@@ -296,10 +257,12 @@ class Election:
         _log.error("%s", self._not_acting)
         raise LeaseLostError(self._not_acting)
 
-    def _note(self, trouble: str, holder: str) -> None:
+    def _note_trouble(self, trouble: str) -> None:
         if trouble != self._trouble:
             _log.log(logging.WARNING if trouble else logging.INFO, "election: %s", trouble or "the lease answers again")
         self._trouble = trouble
+
+    def _note_holder(self, holder: str) -> None:
         if holder != self._holder and holder not in {"", self._me}:
             _log.info("standby: %s leads", holder)
         self._holder = holder

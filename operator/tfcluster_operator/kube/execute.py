@@ -18,7 +18,7 @@ import msgspec
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import clusters, errors
-from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
@@ -48,19 +48,18 @@ class _PriorityClass(msgspec.Struct):
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a plan: what was carried out, and what was rejected, by the gate that the rejection closes.
-
-    ``again`` is set after a conflict, so that the rest is planned again immediately.  ``cut_off`` is set when the API
-    server did not answer: the remaining steps were not tried.  ``impatient`` is set when the server failed at a request
-    until its retries ended: the remaining steps are tried once each, so that the report is not late.
-    """
+    """The result of a plan: what was carried out, and what was rejected, by the gate that the rejection closes."""
 
     cluster: TFCluster
     closed: set[Gate]
     done: list[Step] = field(default_factory=list)
     refused: dict[Gate, Finding] = field(default_factory=dict)
+    #: Whether there was a conflict, so that the rest is planned again immediately.
     again: bool = False
+    #: Set when the API server did not answer: the remaining steps were not tried.
     cut_off: str = ""
+    #: Whether the server failed at a request until its retries ended: the others are tried once, so that the report is
+    #: not late.
     impatient: bool = False
 
     @property
@@ -101,10 +100,7 @@ class Executor:
             await self._delete(delete, copy.meta.namespace, None)
 
     async def look_at(self, kind: str, name: str, cluster: TFCluster) -> None:
-        """Read an object that holds a name which a cluster needs, and that the watch might not show.
-
-        The cluster's own object that lost its labels counts as shown: the next plan corrects them.
-        """
+        """Read an object that holds a name which a cluster needs, and that the watch might not show."""
         resource, store = self._kinds[kind], self._stores.of[kind]
         params = {"fieldSelector": f"metadata.name={name}"}
         answer = await self._client.request("GET", resource.path(cluster.namespace), params=params)
@@ -118,7 +114,7 @@ class Executor:
         if naming.LABEL_CLUSTER in found.meta.labels:
             store.put(found)
         elif found.meta.owner_uid == cluster.uid or (isinstance(found, ConfigMap) and found.is_genuine_copy):
-            store.put_back(found)
+            store.put_back(found)  # the next plan corrects its labels
         else:
             self._stores.block(cluster.uid, kind, found)
 
@@ -249,7 +245,6 @@ class Executor:
                 f"{path}/{action.subresource}" if action.subresource else path,
                 body=change,
                 params={"fieldManager": naming.FIELD_MANAGER},
-                content_type=MERGE_PATCH,
                 patience=patience,
             )
         except errors.ApiError as error:

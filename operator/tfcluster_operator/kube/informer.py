@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -34,7 +34,7 @@ _READ_AT_ONCE: Final = 100
 _WATCH_SECONDS: Final = (1_800, 3_600)
 #: After this many seconds without data a watch counts as dead.  An idle API server omits bookmarks; the first bookmark
 #: of a new watch was seen to arrive after two minutes.
-_SILENCE: Final = 200.0
+SILENCE: Final = 200.0
 #: How often (seconds) an optional kind that the server lacks is requested again, while a cluster needs it.
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
@@ -55,36 +55,6 @@ class _Object(msgspec.Struct):
 
 _events: Final = msgspec.json.Decoder(_Event)
 _objects: Final = msgspec.json.Decoder(_Object)
-
-
-class History:
-    """The newest resource version that one reader has seen, and whether the API server has lost a part of its history.
-
-    Resource versions only grow, as long as etcd keeps its data.  After a restore from a backup they continue from an
-    earlier one: every cache then drops new objects as outdated, and a watch from a future version stays silent.  Only a
-    process that starts with empty caches works again.
-    """
-
-    def __init__(self, elapsed: Callable[[], float]) -> None:
-        self._elapsed = elapsed
-        self._newest = 0
-        self._behind_since: float | None = None
-
-    def reached(self, version: int) -> None:
-        """Note the version of an event or a bookmark."""
-        self._newest = max(self._newest, version)
-
-    def compare(self, version: int) -> None:
-        """Compare the version of a list, asked for without a version, with the newest known one."""
-        if version >= self._newest:
-            self._newest, self._behind_since = version, None
-            return
-        now = self._elapsed()
-        self._behind_since = now if self._behind_since is None else self._behind_since
-        words = f"the API server is at version {version} and was at {self._newest} before"
-        if now - self._behind_since >= _LATE_AT_MOST:
-            raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
-        raise errors.UnreachableError(words)
 
 
 class Source:
@@ -108,7 +78,9 @@ class Informer(Source):
         self._kind = kind
         self._store = store
         self._version = ""
-        self._history = History(client.clock.elapsed)
+        #: The newest resource version of the API server, and since when its lists are older than that.
+        self._newest = 0
+        self._behind_since: float | None = None
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
@@ -163,8 +135,25 @@ class Informer(Source):
         """Read a page of the list, and compare the server's version with the known one."""
         path, params = self._kind.path(self.namespace), {**self._selected, **params}
         page, meta = self._kind.read_list(await self._client.request("GET", path, params=params))
-        self._history.compare(int(meta.resource_version))
+        self._compare(int(meta.resource_version))
         return page, meta
+
+    def _compare(self, version: int) -> None:
+        """Compare the version of a list with the newest known one.
+
+        Resource versions only grow, as long as etcd keeps its data.  After a restore from a backup they continue from
+        an earlier one: every cache then drops new objects as outdated, and a watch from a future version stays silent.
+        Only a process that starts with empty caches works again.
+        """
+        if version >= self._newest:
+            self._newest, self._behind_since = version, None
+            return
+        now = self._client.clock.elapsed()
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        words = f"the API server is at version {version} and was at {self._newest} before"
+        if now - self._behind_since >= _LATE_AT_MOST:
+            raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
+        raise errors.UnreachableError(words)
 
     async def _list(self) -> None:
         children: list[Child] = []
@@ -193,7 +182,7 @@ class Informer(Source):
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
         path = self._kind.path(self.namespace)
-        async for line in self._client.watch(path, params=params, silence=_SILENCE):
+        async for line in self._client.watch(path, params=params, silence=SILENCE):
             self._take(line)
 
     def _take(self, line: bytes) -> None:
@@ -202,17 +191,19 @@ class Informer(Source):
             if event.type == "ERROR":
                 raise errors.from_response(_objects.decode(event.object).code, bytes(event.object))
             if event.type == "BOOKMARK":
-                self._version = _objects.decode(event.object).metadata.resource_version
-                self._history.reached(int(self._version))
+                self._reach(int(_objects.decode(event.object).metadata.resource_version))
                 return
             child = self._kind.read(event.object)
         except msgspec.DecodeError as error:
             # A line that a broken connection cut off; the next list has its content.
             self._version = ""
             raise errors.UnreachableError(f"not an event: {error}") from error
-        self._version = str(child.meta.version)
-        self._history.reached(child.meta.version)
+        self._reach(child.meta.version)
         if event.type == "DELETED":
             self._store.remove(child)
         else:
             self._store.put(child)
+
+    def _reach(self, version: int) -> None:
+        self._version = str(version)
+        self._newest = max(self._newest, version)

@@ -1,14 +1,10 @@
-"""Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz.
-
-/healthz covers this process only: a restart does not help if the API server is unreachable.  It would still be
-unreachable, and the caches would be lost.  /readyz reports the state of the watches, and whether the operator leads.
-"""
+"""Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeVar
@@ -16,15 +12,17 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import prometheus_client
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from yarl import URL
 
 from tfcluster_operator import __version__
-from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.informer import Source
+from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
@@ -51,12 +49,13 @@ REPLACEMENTS: Final = (
     reasons.RESTARTED_TOGETHER,
     reasons.TEMPLATE_CHANGED,
 )
-VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+VERBS: Final = ("get", "list", "watch", "create", "patch", "delete")
 #: The code of a request without an answer.
 NO_CODE: Final = "none"
 #: The ends of a request without an answer.  aiohttp's own timeouts are cancellations here.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
-_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS: Final = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+_PLURALS: Final = frozenset({naming.PLURAL, *(kind.plural for kind in KINDS.values())})
 
 _DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -142,14 +141,6 @@ class Metrics:
         self.registry.register(self)
         prometheus_client.ProcessCollector(registry=self.registry)
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics as text, and the type of that text."""
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # an invalid version
-            encode, content_type = choose_encoder("")
-        return encode(self.registry), content_type
-
     def collect(self) -> Iterator[Metric]:
         """Return the current figures as gauges, with a sample for each combination of labels; none from a standby."""
         figures = self.figures()
@@ -171,23 +162,19 @@ class Metrics:
         return metric
 
 
-def verb_of(method: str, url: URL, prefix: str = "") -> str:
-    """Return the Kubernetes verb of a request; ``prefix`` is the path of the server's own URL."""
+def verb_of(method: str, url: URL) -> str:
+    """Return the Kubernetes verb of a request."""
     if method != "GET":
-        return _VERBS.get(method, "get")
-    if url.query.get("watch") in {"true", "1"}:
+        return _VERBS[method]
+    if url.query.get("watch") == "true":
         return "watch"
-    parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
-    # The resource follows "api" and a version, or "apis", a group and a version; it can be in a namespace.
-    rest = parts[2 if parts[0] == "api" else 3 :]
-    return "list" if len(rest) == 1 or (len(rest) == 3 and rest[0] == "namespaces") else "get"
+    return "list" if url.name in _PLURALS else "get"
 
 
 def request_counter(
-    metrics: Metrics, server: str, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+    metrics: Metrics, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
 ) -> aiohttp.ClientMiddlewareType:
     """Return a middleware that counts requests by verb and status code, and measures the time to the answer."""
-    prefix = URL(server).path
 
     def note(verb: str, code: str, began: float) -> None:
         metrics.api_requests.labels(verb, code).inc()
@@ -195,7 +182,7 @@ def request_counter(
             metrics.api_duration.labels(verb).observe(elapsed() - began)
 
     async def count(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        verb, began = verb_of(request.method, request.url, prefix), elapsed()
+        verb, began = verb_of(request.method, request.url), elapsed()
         try:
             response = await handler(request)
         except _NO_ANSWER:
@@ -217,6 +204,7 @@ async def serve_probes(
     """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none; ``standing`` says whether this operator leads."""
 
     async def healthz(_: web.Request) -> web.Response:
+        # Of this process only: a restart does not help if the API server is unreachable, and loses the caches.
         if ended := [part.get_name() for part in parts if part.done()]:
             return web.Response(status=503, text=f"ended: {', '.join(ended)}\n")
         return web.Response(text="every part runs\n")
@@ -239,18 +227,10 @@ async def serve_probes(
 
 async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
     """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
-
-    async def answer(request: web.Request) -> web.Response:
-        # Prometheus sends the formats that it accepts in one header or in several.
-        text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
-        response = web.Response(body=text, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
-
-    return await _serve(port, {"/metrics": answer})
+    return await _serve(port, {"/metrics": make_aiohttp_handler(metrics.registry)})
 
 
-async def _serve(port: int, answers: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]) -> web.AppRunner:
+async def _serve(port: int, answers: Mapping[str, Handler]) -> web.AppRunner:
     application = web.Application()
     for path, answer in answers.items():
         application.router.add_get(path, answer)

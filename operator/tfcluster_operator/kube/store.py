@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from operator import attrgetter
 from typing import Final, cast
 
 from tfcluster_operator.declaration import naming
@@ -28,15 +26,14 @@ _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
 #: Called at each change: see ChildStore.
-Changed = Callable[[Name, Name, bool], None]
-_CHANGES: Final = attrgetter("changes")
+Changed = Callable[[Name, bool], None]
 
 
 class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
-    ``changed`` is called for each changed child with the TFCluster that controls it, the one in its label (each a
-    namespace and a name, or ""), and whether it left the watch.
+    ``changed`` is called for each changed child with its namespace and the name of the TFCluster that controls it (""
+    if none does), and whether it left the watch.
     """
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
@@ -45,58 +42,44 @@ class ChildStore:
         self._children: dict[Name, Child] = {}
         #: The number of changes that a decision reads.
         self.changes = 0
-        #: The names of the children in each group; see _groups_of.
+        #: The names of the children in each group; see ``group``.
         self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
-        #: Why the server does not serve this kind, by the namespace that was listed.
-        self._lacking: dict[str | None, str] = {}
+        #: Why the server does not serve this kind, by the namespace (None: all) that was listed.
+        self.lacking: dict[str | None, str] = {}
         #: Set when a decision needs this kind, so that it is worthwhile to ask the server for it again.
         self.asked_for = asyncio.Event()
 
     def have_none(self, why: str, namespace: str | None) -> None:
         """Note that the server does not serve this kind, or does not let us read it."""
-        if self._lacking.get(namespace, "") == why:
+        if self.lacking.get(namespace, "") == why:
             return
-        self._lacking[namespace] = why
+        self.lacking[namespace] = why
         self.changes += 1
         for name, known in list(self._children.items()) if why else ():
             if namespace in {None, name[0]}:
                 self.forget(name, known.meta.uid)
 
-    def lacking(self, namespace: str) -> str:
-        """Return why this kind is not available in a namespace, "" if it is."""
-        return self._lacking.get(namespace) or self._lacking.get(None, "")
-
     def get(self, name: Name) -> Child | None:
         """Return the child of this name, with any controller."""
         return self._children.get(name)
-
-    def owned_by(self, uid: str) -> Iterable[Child]:
-        """Return every child that this UID controls."""
-        return self._in_group("owner", uid)
-
-    def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
-        """Return the pods whose names follow these first pods of tasks, with any controller."""
-        # Hardly any of thousands of tasks has a later pod.
-        later = [self._groups.get(("first pod", namespace, first), ()) for first in firsts]
-        return [self._children[name] for names in later for name in names]
 
     def all(self) -> Iterable[Child]:
         """Return every child."""
         return self._children.values()
 
-    def others(self, namespace: str) -> Iterable[Child]:
-        """Return every child of a namespace that no TFCluster controls."""
-        return self._in_group("no owner", namespace)
-
-    def _in_group(self, *group: str) -> list[Child]:
+    def group(self, *group: str) -> list[Child]:
+        """Return the children of an owner's UID, without an owner in a namespace, or with later names of a pod."""
         return [self._children[name] for name in self._groups.get(group, ())]
 
-    def put(self, child: Child) -> None:
-        """Store a child from an event or from the answer to a write, unless a newer version is known.
+    def later_than(self, namespace: str, firsts: Iterable[str]) -> list[Child]:
+        """Return the pods whose names follow these first pods of tasks, with any controller."""
+        # Hardly any of thousands of tasks has a later pod.
+        later = [self._groups.get(("first pod", namespace, first), ()) for first in firsts]
+        return [self._children[name] for names in later for name in names]
 
-        ``changed`` is not called if no decision reads the change: another annotation, or the time of a condition.
-        """
+    def put(self, child: Child) -> None:
+        """Store a child from an event or from the answer to a write, unless a newer version is known."""
         meta = child.meta
         name = (meta.namespace, meta.name)
         known = self._children.get(name)
@@ -108,6 +91,7 @@ class ChildStore:
             # Our own notes on the pod stay.
             child = child.seen(known if isinstance(known, Pod) and known.meta.uid == meta.uid else None, self._now())
         if known is not None:
+            # Another annotation, or the time of a condition: no decision reads the change.
             if differ_in_version_alone(child, known):
                 self._children[name] = child
                 return
@@ -124,23 +108,23 @@ class ChildStore:
         self._gone.pop(child.meta.uid, None)
         self.put(child)
 
-    def remove(self, child: Child) -> None:
+    def remove(self, child: Child, *, left: bool = True) -> None:
         """Remove a child that was deleted (or left the watch's selector)."""
         meta = child.meta
         name = (meta.namespace, meta.name)
-        self._bury(meta.uid, meta.version)
+        self._gone[meta.uid] = max(meta.version, self._gone.pop(meta.uid, -1))
+        if len(self._gone) > _TOMBSTONES:
+            self._gone.popitem(last=False)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
             self._drop(name, known)
-            self._tell(child, left=True)
+            self._tell(child, left=left)
 
     def forget(self, name: Name, uid: str) -> None:
         """Remove a child that a request has shown to be deleted, in any version."""
         known = self._children.get(name)
         if known is not None and known.meta.uid == uid:
-            self._bury(uid, known.meta.version)
-            self._drop(name, known)
-            self._tell(known)
+            self.remove(known, left=False)
 
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
         """Store a whole list: a child that is not in it was deleted, unless we created it after the list."""
@@ -154,10 +138,7 @@ class ChildStore:
 
     def _tell(self, child: Child, *, left: bool = False) -> None:
         self.changes += 1
-        meta = child.meta
-        # A resolver ConfigMap does not belong to a single cluster, even if it has the label of one.
-        cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
-        self._changed((meta.namespace, meta.owner_name), (meta.namespace, cluster), left)
+        self._changed((child.meta.namespace, child.meta.owner_name), left)
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
@@ -165,12 +146,6 @@ class ChildStore:
             del self._groups[group][name]
             if not self._groups[group]:
                 del self._groups[group]
-
-    def _bury(self, uid: str, version: int) -> None:
-        self._gone[uid] = max(version, self._gone.get(uid, -1))
-        self._gone.move_to_end(uid)
-        while len(self._gone) > _TOMBSTONES:
-            self._gone.popitem(last=False)
 
 
 def _groups_of(child: Child) -> Iterator[tuple[str, ...]]:
@@ -182,11 +157,6 @@ def _groups_of(child: Child) -> Iterator[tuple[str, ...]]:
         first, number = naming.first_pod_name(meta.name)
         if number:
             yield "first pod", meta.namespace, first
-
-
-def _is_shared(child: Child) -> bool:
-    """Return whether an object has the name of a resolver ConfigMap, which all clusters of a namespace share."""
-    return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
 
 
 class Stores:
@@ -210,12 +180,12 @@ class Stores:
     @property
     def changes(self) -> int:
         """The number of changes that a decision reads: while it is the same, so is what is observed."""
-        return sum(map(_CHANGES, self.of.values()))
+        return sum([store.changes for store in self.of.values()])
 
     def copies(self) -> list[ConfigMap]:
         """Return every ConfigMap with the name of a resolver ConfigMap that no TFCluster controls."""
         found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].all())
-        return [one for one in found if _is_shared(one) and not one.meta.owner_name]
+        return [one for one in found if naming.is_of_the_resolver(one.meta.name) and not one.meta.owner_name]
 
     def mounted_copies(self) -> set[Name]:
         """Return the names of the resolver ConfigMaps that pods mount whose programs have not ended."""
@@ -228,25 +198,30 @@ class Stores:
         for kind in asked | ({"Workload", Flavor.KIND} if cluster.queue else set()):
             self.of[kind].asked_for.set()
         found = {kind: self._gather(kind, cluster, resolver) for kind in KINDS}
-        others = self.of[NetworkPolicy.KIND].others(cluster.namespace)
-        flavors = self.of[Flavor.KIND].others("") if cluster.queue else ()
+        others = self.of[NetworkPolicy.KIND].group("no owner", cluster.namespace)
+        flavors = self.of[Flavor.KIND].group("no owner", "") if cluster.queue else ()
         return Observed(
             objects=found,
             pods=cast("dict[str, Pod]", found.pop(Pod.KIND)),
             other_policies=tuple(cast("Iterable[NetworkPolicy]", others)),
             flavors={one.meta.name: cast("Flavor", one) for one in flavors},
-            lacking={kind: why for kind, store in self.of.items() if (why := store.lacking(cluster.namespace))},
+            lacking={
+                kind: why
+                for kind, store in self.of.items()
+                if (why := store.lacking.get(cluster.namespace) or store.lacking.get(None))
+            },
         )
 
     def _gather(self, kind: str, cluster: TFCluster, resolver: str) -> dict[str, Child]:
         store, row, blocking = self.of[kind], KINDS[kind], self.blocking.get(cluster.uid, {})
-        ours = store.owned_by(cluster.uid)
-        names = [*row.names(cluster, ours if row.ours_alone else store.others(cluster.namespace))]
+        ours = store.group("owner", cluster.uid)
+        names = [*row.names(cluster, ours if row.ours_alone else store.group("no owner", cluster.namespace))]
         if kind == ConfigMap.KIND and resolver:
             names.append(resolver)
         found = {child.meta.name: child for child in ours}
-        held = (store.get((cluster.namespace, name)) for name in names if name not in found)
-        blocked = (child for (of, _), child in blocking.items() if of == kind)
-        for child in chain(store.later_than(cluster.namespace, names), filter(None, held), blocked):
+        more = store.later_than(cluster.namespace, names) if kind == Pod.KIND else []
+        more += [child for name in names if name not in found and (child := store.get((cluster.namespace, name)))]
+        more += [child for (of, _), child in blocking.items() if of == kind]
+        for child in more:
             found.setdefault(child.meta.name, child)
         return found

@@ -26,8 +26,7 @@ from tfcluster_operator.life.views import JobViews, views_of
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.kinds import Observed, kinds_for
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Plan
-from tfcluster_operator.plan.evidence import enter_done
-from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.plan.plan import enter_done, plan
 from tfcluster_operator.plan.story import Holds
 
 Object = dict[str, Any]

@@ -11,19 +11,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from tfcluster_operator.declaration import ledger, naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
-from tfcluster_operator.declaration.manifest import TemplateFields, read, without_nulls
 from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import (
     CHIEF,
     EVALUATOR,
     WORKER,
     Colocation,
+    Fields,
     Isolation,
     Job,
     ResolverDelivery,
@@ -75,8 +76,8 @@ def parse(
         return replace(before, **_identity(body, suspend=raw.get("suspend") is True))
     problems: list[str] = []
     # Jobs are parsed one by one, so that each problem has its job's name.
-    whole = without_nulls({**raw, "jobs": None}) if isinstance(raw, Mapping) else raw
-    spec = read(Spec, whole, "spec", problems) or Spec()
+    whole = _without_nulls({**raw, "jobs": None}) if isinstance(raw, Mapping) else raw
+    spec = _read(Spec, whole, "spec", problems) or Spec()
     cluster = _cluster(body, spec, _jobs(raw, spec, problems), gang_scheduler)
     if not (problems or cluster.jobs):
         problems.append("spec.jobs: declare at least one job")
@@ -160,8 +161,8 @@ def _jobs(raw: Any, spec: Spec, problems: list[str]) -> list[Job]:
     found = []
     for name, of_job in sorted(declared.items()):
         path = f"spec.jobs.{name}"
-        fields = read(Job, without_nulls(of_job), path, problems)
-        if fields is not None and read(TemplateFields, fields.template, f"{path}.template", problems) is not None:
+        fields = _read(Job, _without_nulls(of_job), path, problems)
+        if fields is not None and _read(_Template, fields.template, f"{path}.template", problems) is not None:
             found.append(_job(name, fields, spec))
     return found
 
@@ -221,3 +222,88 @@ def _made_from_places(colocation: Colocation | None, spread: tuple[Spread, ...])
     if spread:
         added.append({"spread": [[one.topology_key, one.max_skew, one.when_unsatisfiable] for one in spread]})
     return added
+
+
+#: The most characters of a path and of a message that a problem shows: a condition's message has a limit.
+_SHOWN: Final = 500
+
+
+class _Named(Fields, frozen=True):
+    name: str = ""
+
+
+class _Variable(_Named, frozen=True):
+    value: str = ""
+
+
+class _Resources(Fields, frozen=True):
+    limits: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Container(_Named, frozen=True):
+    image: str = ""
+    restart_policy: str = ""
+    env: tuple[_Variable, ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    resources: _Resources = _Resources()
+
+
+class _Volume(_Named, frozen=True):
+    config_map: _Named = _Named()
+
+
+class _PodAffinity(msgspec.Struct, frozen=True):
+    requiredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
+    preferredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
+
+
+class _Affinity(Fields, frozen=True):
+    pod_affinity: _PodAffinity = _PodAffinity()
+
+
+class _SpreadRule(Fields, frozen=True):
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+
+
+class _PodSpec(Fields, frozen=True):
+    affinity: _Affinity = _Affinity()
+    topology_spread_constraints: tuple[_SpreadRule, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+
+
+class _PodMetadata(Fields, frozen=True):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Template(Fields, frozen=True):
+    # The fields of a job's template that the operator reads or extends; the API server validates the others.
+
+    metadata: _PodMetadata = _PodMetadata()
+    spec: _PodSpec = _PodSpec()
+
+
+_Read = TypeVar("_Read", bound=msgspec.Struct)
+
+
+def _read(kind: type[_Read], raw: Any, path: str, problems: list[str]) -> _Read | None:
+    """Read an object of a manifest; None if a part is invalid, which is added to ``problems`` with its path."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        words, _, where = str(error).rpartition(" - at `$") if " - at `$" in str(error) else (str(error), "", "")
+        place = f"{path}{where.removesuffix('`')}"
+        problems.append(f"{place[:_SHOWN]}: {words[0].lower()}{words[1:_SHOWN]}")
+        return None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Remove the fields that are null, in lists too, and convert each whole number to an int."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

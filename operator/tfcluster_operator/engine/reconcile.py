@@ -30,8 +30,7 @@ from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import Views, views_of
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
-from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
-from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.plan.plan import enter_deletions, enter_done, must_be_written_first, plan
 from tfcluster_operator.plan.story import Holds
 from tfcluster_operator.report.conditions import edited_field, fields_told, with_others
 from tfcluster_operator.report.status import deleting_status, invalid_status, status_of

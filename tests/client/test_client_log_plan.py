@@ -96,7 +96,7 @@ def test_pods_that_wait_for_the_same_share_a_line():
     waiting = LogPod(W0, "", "p", state="waiting", words="it is not scheduled yet")
     pods = [replace(waiting, task=TaskName("worker", index), uid=f"u{index}") for index in range(6)]
     said = [words for words in steps(*pods, progress=Progress()).say.values() if words]
-    assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it is not scheduled yet"]
+    assert said == ["worker-0, worker-1, worker-2 and 3 more: not started: it is not scheduled yet"]
 
 
 def test_suspended_cluster_names_the_resume_command():

@@ -241,7 +241,7 @@ $(UV)/.complete:
 	touch $@
 
 # uv is five times as fast as pip, which knows of mirrors that only its own configuration names.
-install = $(UV)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/pip install --quiet $(2)
+install = $(UV)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/bin/pip install --quiet $(2)
 
 .venv/.complete: requirements/dev.txt pyproject.toml | $(UV)/.complete
 	@echo "making .venv: usually a few seconds, once per requirements/dev.txt; it is what the tests run in"
@@ -256,7 +256,6 @@ $(1)/.complete: | $(UV)/.complete
 	@echo "making $(2): usually $(3), once per requirements/$(4).txt"
 	$$(PYTHON) -m venv $(1)
 	$$(call install,$(1),--require-hashes -r requirements/$(4).txt)
-	$(if $(findstring TensorFlow,$(2)),$(1)/bin/python -c 'import tensorflow.keras' 2>/dev/null # compile it once, not in each task)
 	touch $$@
 endef
 $(eval $(call ENVIRONMENT,$(OPERATOR),the operator's environment,five seconds,operator))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfcluster.client import Client
+    from tfcluster.client import Client, RunningCluster
+    from tfcluster.cluster_status import ClusterStatus
     from tfcluster.errors import (
         ClusterFailedError,
         ConflictError,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         TFCluster,
         UpdateStrategy,
     )
-    from tfcluster.running import ClusterStatus, RunningCluster
     from tfcluster.tasks import NoTaskError
 
 __all__ = [

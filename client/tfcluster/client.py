@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from tfcluster.apply import Applying, change_cluster, check, manifest_of, recreated_error
 from tfcluster.changes import restart, resumption, scaling, suspension
+from tfcluster.cluster_status import ClusterStatus
 from tfcluster.errors import ConflictError, NotFoundError
 from tfcluster.events import Event, cluster_events
 from tfcluster.kube.api import PODS, TFCLUSTERS, KubernetesApi, Object
@@ -17,10 +19,14 @@ from tfcluster.logs.reader import LogLine
 from tfcluster.logs.stream import MOST_FOLLOWED, LogRequest, log_batches
 from tfcluster.manifest.files import Manifest
 from tfcluster.manifest.python import TFCluster
-from tfcluster.running import ClusterStatus, RunningCluster, ignore
 from tfcluster.status.load import look
 from tfcluster.wait import GOALS, wait_for, wait_for_new_pods
 from tfcluster_operator.declaration import naming
+
+
+def ignore(words: str) -> None:
+    del words
+
 
 #: Whether the TFCluster stays at the end: never, always, or where the block ended with an exception.
 Keep = Literal[False, True, "on_error"]
@@ -386,3 +392,62 @@ class Client:
 
 def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """One TFCluster, by its UID: what changes it, or waits for it, never means another one of that name.
+
+    Each method is that of Client with the name, the namespace and the UID filled in.
+
+    Attributes:
+        client: the client.
+        name: its name.
+        namespace: its namespace.
+        uid: its UID.
+    """
+
+    client: Client
+    name: str
+    namespace: str
+    uid: str
+
+    def status(self) -> ClusterStatus:
+        """Return its status; see Client.status."""
+        return self.client.status(self.name, self.namespace)
+
+    def wait(
+        self, goal: str = "ready", *, timeout: float | None = None, tell: Callable[[str], None] = ignore
+    ) -> Object | None:
+        """Wait until it is as it should be; see Client.wait."""
+        return self.client.wait(self.name, goal, namespace=self.namespace, uid=self.uid, timeout=timeout, tell=tell)
+
+    def logs(self, *tasks: str, follow: bool = False, **options: Any) -> Iterator[LogLine]:
+        """Return the lines of tasks' logs; see Client.logs."""
+        return self.client.logs(self.name, tasks, self.namespace, follow=follow, **options)
+
+    def events(self, *, follow: bool = False) -> Iterator[Event]:
+        """Return the events of it and of its pods; see Client.events."""
+        return self.client.events(self.name, self.namespace, follow=follow)
+
+    def scale(self, replicas: int, *, job: str = "worker", wait: bool = False, timeout: float | None = None) -> None:
+        """Change how many tasks a job has; ``wait`` waits until they are ready and notified; see Client.scale."""
+        self.client.scale(self.name, replicas, job=job, namespace=self.namespace, uid=self.uid)
+        if wait:
+            self.wait("resized", timeout=timeout)
+
+    def suspend(self) -> None:
+        """Delete its pods and keep everything else; see Client.suspend."""
+        self.client.suspend(self.name, self.namespace, uid=self.uid)
+
+    def resume(self) -> None:
+        """Start it again, from the beginning; see Client.resume."""
+        self.client.resume(self.name, self.namespace, uid=self.uid)
+
+    def restart(self, *tasks: str, wait: bool = False, timeout: float | None = None) -> None:
+        """Start tasks again; see Client.restart."""
+        self.client.restart(self.name, tasks, self.namespace, uid=self.uid, wait=wait, timeout=timeout)
+
+    def delete(self, *, wait: bool = False, timeout: float | None = None) -> None:
+        """Delete it; see Client.delete."""
+        self.client.delete(self.name, self.namespace, uid=self.uid, wait=wait, timeout=timeout)

@@ -229,7 +229,7 @@ def test_options_reach_the_log(client_world):
 
 
 def test_following_closes_its_streams_and_respects_the_limit(client_world, monkeypatch):
-    """Also those of the tasks that write nothing, a while later."""
+    """A while later also the streams of silent tasks."""
     monkeypatch.setattr(api, "_READ", 0.5)
     client_world.launch("mnist", worker=3)
     client_world.write(POD, "one")

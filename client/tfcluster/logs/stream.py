@@ -124,7 +124,7 @@ _WAITING: Final = 64
 _QUIET: Final = 3.0
 #: The interval of that check, in seconds.
 _LOOK: Final = 0.25
-#: The interval, in seconds, in which the watch finds out that nobody takes lines any more.
+#: The interval, in seconds, of the check whether the caller has closed the iterator.
 _TICK: Final = 1.0
 
 

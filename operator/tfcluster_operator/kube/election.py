@@ -145,7 +145,7 @@ class Election:
         self._not_acting = "another operator leads"
         self._trouble = ""
         self._holder = ""
-        #: What was read or written last; None if that might have changed, so that it must be read.
+        #: The last known state of the Lease; None if it might have changed: the Lease is read again then.
         self._sight: Sight | None = None
         #: Set when this operator leads; never cleared, because the process ends with its leadership.
         self.leading = asyncio.Event()

@@ -154,8 +154,8 @@ def _index_of(pod: Pod) -> int:
     return naming.index_of(pod.meta.name)
 
 
-# What the status must record before a plan is carried out, and what is recorded afterwards: a task whose pod the
-# operator deletes is not lost, and a failure is counted before its pod is deleted, also if the operator crashes.
+# Evidence: the status records failures and our own deletions before the pods are deleted, so that a crash between the
+# two does not change a count.
 
 
 def must_be_written_first(

@@ -80,7 +80,7 @@ def judge(findings: Sequence[Finding], exceptions: Iterable[Exempted]) -> list[s
 
 
 def render(helm: Path, folder: Path, sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Path]:
-    """Render the chart once for each set of values, with the objects of ``helm test``.
+    """Render the chart once for each set of values.
 
     Returns:
         The files by the name of the set.

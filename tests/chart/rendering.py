@@ -58,12 +58,10 @@ class Helm:
         *options: str,
         release: str = "r",
         namespace: str = "home",
-        tests: bool = False,
     ) -> list[Object]:
         """Return all objects of a release, cached: do not change them; the CRD only with ``crds`` in the values."""
         given = {"crds": {"enabled": False}, **(values or {})}
-        without = () if tests else ("--skip-tests",)
-        command = ("template", release, str(CHART), "--namespace", namespace, *without, *options)
+        command = ("template", release, str(CHART), "--namespace", namespace, *options)
         key = json.dumps([command, given])
         if key not in self._rendered:
             answer = self.run(*command, values=given)

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 
 import pytest
-from rendering import ROOT, Helm, Object, look, of_kind, selects, the_only
-from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES, QUEUE_RULES
+from rendering import ROOT, Helm, Object, look, of_kind, the_only
+from support.rbac import OPERATOR_RULES, QUEUE_RULES
 
 #: Verbs by API group and resource.
 RULES = {(group, resource): list(verbs) for group, resource, verbs in OPERATOR_RULES}
@@ -135,42 +135,7 @@ def test_users_rights_are_aggregated(helm: Helm, values, gained):
 @pytest.mark.parametrize("values", [{}, PER_NAMESPACE])
 def test_rights_can_be_left_to_others(helm: Helm, values):
     others = [found for found in helm.render(values) if not found["apiVersion"].startswith("rbac.")]
-    assert helm.render({**values, "rbac": {"create": False}}, tests=True) == others
-
-
-@pytest.mark.parametrize(
-    ("values", "namespaces", "creates_pods"),
-    [
-        (PER_NAMESPACE, ["home"], True),
-        (TWO, ["one", "two"], True),
-        ({"admissionPolicy": {"enabled": False}}, ["home"], False),
-    ],
-)
-def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods):
-    """``helm test`` can write one TFCluster in the operator's namespaces, and read the Lease; all are hooks."""
-    objects = helm.render(values, tests=True)
-    name = "r-tfcluster-operator-test"
-    hooks = [found for found in objects if found["metadata"]["name"].startswith(name)]
-    assert {found["metadata"]["annotations"]["helm.sh/hook"] for found in hooks} == {"test"}
-    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}] if creates_pods else []
-    expected = [("home", f"{name}-lease", [{**OWN_LEASE, "verbs": ["get"]}])]
-    expected += [(namespace, name, [*INSTALL_CHECK_RULES, *pods]) for namespace in namespaces]
-    roles = [(one["metadata"]["namespace"], one["metadata"]["name"], one["rules"]) for one in of_kind(hooks, "Role")]
-    assert roles == expected
-    bindings = of_kind(hooks, "RoleBinding")
-    assert [(one["metadata"]["namespace"], one["roleRef"]["name"]) for one in bindings] == [one[:2] for one in expected]
-    assert all(one["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": "home"}] for one in bindings)
-    assert look(objects, "Pod.spec.serviceAccountName") == name
-    options = [option for namespace in namespaces for option in ("--namespace", namespace)]
-    assert look(objects, "Pod.spec.containers[0].args") == ["--lease", "home/r-tfcluster-operator", *options]
-
-
-def test_test_pod_does_not_match_the_operator_selector(helm: Helm):
-    objects = helm.render(PER_NAMESPACE, tests=True)
-    assert not selects(look(objects, "Deployment.spec.selector.matchLabels"), look(objects, "Pod.metadata.labels"))
-    for field in ("securityContext", "containers[0].securityContext", "containers[0].image", "containers[0].resources"):
-        assert (found := look(objects, f"Pod.spec.{field}"))
-        assert found == look(objects, f"Deployment.spec.template.spec.{field}")
+    assert helm.render({**values, "rbac": {"create": False}}) == others
 
 
 def test_releases_share_no_role(helm: Helm):

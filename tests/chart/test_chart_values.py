@@ -313,11 +313,9 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
     ids=["a server without the kind", "a server with it", "no server"],
 )
 def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
-    objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds), tests=True)
+    objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds))
     assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == is_there
     assert any("use" in rule["verbs"] for role in of_kind(objects, "ClusterRole") for rule in role["rules"]) == is_there
-    of_the_test = look(objects, "Role:r-tfcluster-operator-test.rules")
-    assert any(rule["resources"] == ["pods"] for rule in of_the_test) == is_there
 
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
@@ -328,7 +326,7 @@ def test_chart_rejects_unsupported_kubernetes_versions(helm: Helm, version: str,
 
 
 def test_labels_of_all_reach_all(helm: Helm):
-    objects = helm.render({**EVERYTHING, "crds": {}}, tests=True)
+    objects = helm.render({**EVERYTHING, "crds": {}})
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
 

@@ -114,7 +114,6 @@ FAILED, STARTED = replace(BEFORE, verdict=Verdict("Failed", "R", "M")), replace(
         (BEFORE, {"counted": frozenset({"a", "b"})}, BEFORE),
         (BEFORE, {"counted": frozenset({"b"})}, BEFORE),
         (BEFORE, {"incarnation": 2}, BEFORE),
-        (BEFORE, {"replaced": 9}, BEFORE),
         (replace(BEFORE, restarts=2), {}, BEFORE),
         (FAILED, {}, BEFORE),
         (replace(BEFORE, gave_up=GaveUp(1, "no room")), {}, BEFORE),
@@ -122,8 +121,8 @@ FAILED, STARTED = replace(BEFORE, verdict=Verdict("Failed", "R", "M")), replace(
         (replace(STARTED, started_at=0.0, restarts=0, jobs={}), {}, STARTED),
     ],
 )
-def test_new_evidence_tells_more(known, changes, before):
-    assert known.with_job("worker", **changes).tells_more_than(before) if changes else known.tells_more_than(before)
+def test_new_evidence_is_written_first(known, changes, before):
+    assert (known.with_job("worker", **changes) if changes else known).holds_evidence(before)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +133,7 @@ def test_new_evidence_tells_more(known, changes, before):
         (BEFORE, {"started": frozenset({4})}, BEFORE),
         (BEFORE, {"lost": {3: Lost("uid", 1)}}, BEFORE),
         (BEFORE, {"restart_at": 1.0}, BEFORE),
+        (BEFORE, {"replaced": 9}, BEFORE),
         (BEFORE, {}, BEFORE),
         (STARTED, {}, BEFORE),
         (replace(STARTED, started_at=6.0), {}, STARTED),
@@ -142,7 +142,7 @@ def test_new_evidence_tells_more(known, changes, before):
 )
 def test_recoverable_or_removed_evidence_is_not_written_first(known, changes, before):
     """A part that a crash can lose, or that shrank, is not written before the actions."""
-    assert not known.with_job("worker", **changes).tells_more_than(before)
+    assert not known.with_job("worker", **changes).holds_evidence(before)
 
 
 def test_task_awaits_its_retry_until_its_pod_is_created():

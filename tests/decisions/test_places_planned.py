@@ -13,7 +13,6 @@ from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 from tfcluster_operator.declaration.spec import Task, TFCluster
 from tfcluster_operator.life.queueing import asks_of
 from tfcluster_operator.objects.pod_manifest import build as build_pod
-from tfcluster_operator.report.conditions import edited_field
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}
@@ -144,21 +143,6 @@ def test_pods_of_an_earlier_edit_draw_no_others():
         for when in ("DoNotSchedule", "ScheduleAnyway")
     }
     assert len(labels) == 4
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "field"),
-    [
-        (None, NEAR, "scheduling.colocate"),
-        (NEAR, None, "scheduling.colocate"),
-        (NEAR, near(topologyKey=HOST), "scheduling.colocate"),
-        (None, APART, "scheduling.spread"),
-        (APART, None, "scheduling.spread"),
-        (APART, spread({"maxSkew": 2}), "scheduling.spread"),
-    ],
-)
-def test_the_changed_field_is_named(before, after, field):
-    assert edited_field(declared(before), declared(after), "ps") == field
 
 
 def test_a_queue_is_not_asked_again():

@@ -35,7 +35,6 @@ SOME = settings(max_examples=70, deadline=None)
 _SERVERS_OWN = ("uid", "resourceVersion", "deletionTimestamp")
 _MAY_DIFFER = (
     naming.ANNOTATION_ATTEMPT,
-    naming.ANNOTATION_REPLACEMENT,
     naming.ANNOTATION_VIEW,
     naming.ANNOTATION_EPOCHS,
 )

@@ -18,8 +18,6 @@ DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
 #: The key for a map of the schema, by the name of its field.
 KEYS = {"jobs": "worker", "taskDeviceFilters": "0"}
 ODD: tuple[Any, ...] = ("", "٣", -1, 1.5, 10**30, True, [], {}, [None], {"x": 5}, None)
-#: Deeper fields of containers and volumes are Kubernetes' own, and copied as they are.
-DEEPEST = 10
 
 
 def paths(schema: dict[str, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -36,7 +34,8 @@ def paths(schema: dict[str, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[
 def every_path() -> list[tuple[Any, ...]]:
     (version,) = yaml.load(DEFINITION.read_text(encoding="utf-8"), yaml.CSafeLoader)["spec"]["versions"]
     found = paths(version["schema"]["openAPIV3Schema"]["properties"]["spec"], ("spec",))
-    return [path for path in found if len(path) <= DEEPEST]
+    # The fields of a template are Kubernetes' own, and the CRD has their types.
+    return [path for path in found if "template" not in path[:-1]]
 
 
 def body_with(path: tuple[Any, ...], value: Any) -> dict[str, Any]:

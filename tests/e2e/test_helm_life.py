@@ -109,7 +109,6 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
     upgrade("install")
     assert objects.get(CRDS, "", CRD) is not None
     assert list(alone.readiness().values()) == BOTH
-    assert f"an operator works in namespace {world.namespace}" in helm("test", RELEASE, "--logs")
 
     launch(world, "c")
     world.await_ready("c")
@@ -123,7 +122,6 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
     assert not first & set(alone.pods())
     for pod in alone.pods():
         assert user_of(kubectl, world.namespace, pod) == str(OTHER_USER)
-    assert "an operator works" in helm("test", RELEASE, "--logs")
     launch(world, "after-upgrade", workers=0)
     world.await_ready("after-upgrade")
     assert tasks(world) == before

@@ -22,10 +22,6 @@ _REFERENCES: Final = Path(__file__).parent / "references"
 #: The maximal time for which a status can be untrue after the fault, in seconds.
 _LIE_AT_MOST: Final = 5.0
 _GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
-#: These delete no pod: losses are counted as in an undisturbed run.
-_TAKE_NO_POD: Final = frozenset({"crash", "leader dies", "leader hands over", "answer lost"})
-#: These hide or replace pods: an operator that has just started cannot distinguish that from a loss.
-_TAKE_PODS: Final = frozenset({"tampering", "swapped pod"})
 _NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
 
 Deeds = Counter[str]
@@ -123,8 +119,7 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
     for name, found in outcome.steps.items():
         pair = wanted["steps"].get(name, {}), found
         if outcome.plan.trigger is not None:
-            counted = outcome.plan.action in _TAKE_NO_POD and outcome.plan.workload not in _TAKE_PODS
-            pair = tuple(snapshot.without_reports(one, replaced=counted) for one in pair)
+            pair = tuple(map(snapshot.without_reports, pair))
         for difference in snapshot.differences(*pair):
             yield f"after {name!r}: {difference}"
     for name in outcome.unfinished:

@@ -60,18 +60,17 @@ def snapshot(kube: Any) -> dict[str, Any]:
     return found
 
 
-def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[str, Any]:
+def without_reports(found: dict[str, Any]) -> dict[str, Any]:
     """Remove the numbers of lost and replaced pods, and the tasks that failed lately.
 
-    The former include the losses that a plan causes. The latter are removed ten minutes later, and some plans take as
-    long. Undisturbed runs compare both.
+    The former include the losses that a plan causes, and an operator that dies can forget one. The latter are removed
+    ten minutes later, and some plans take as long. Undisturbed runs compare both.
     """
-    left_out = set() if replaced else {"disruptions"}
     kept = dict(found)
     for name in [one for one in found if one.startswith("tfclusters/")]:
         status = found[name]["status"]
         jobs = {
-            job: {k: v for k, v in told.items() if k not in left_out} for job, told in status.get("jobs", {}).items()
+            job: {k: v for k, v in told.items() if k != "disruptions"} for job, told in status.get("jobs", {}).items()
         }
         notes = (status.get("internal") or {}).get("jobs") or {}
         notes = {job: {k: v for k, v in told.items() if k not in {"failing", "lost"}} for job, told in notes.items()}
@@ -108,9 +107,6 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Ma
     annotations = dict(metadata.get("annotations") or {})
     if dialect.ANNOTATION_ASKED_AT in annotations:
         annotations[dialect.ANNOTATION_ASKED_AT] = "time"
-        metadata["annotations"] = annotations
-    if annotations.pop(dialect.ANNOTATION_REPLACEMENT, None) is not None:
-        # If a plan deletes a pod, its replacement is expected; the count in the status is compared.
         metadata["annotations"] = annotations
     if dialect.ANNOTATION_VIEW in annotations:
         # A digest depends on the cluster's UID: which pods got the same view is compared.

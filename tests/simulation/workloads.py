@@ -736,14 +736,14 @@ def _workers(count: int) -> list[str]:
 
 
 def _is_replaced(pod: str, *, counted: int) -> Until:
-    """Test whether a lost pod's task runs again, and its loss is counted, which comes later."""
+    """Test whether a lost pod's task runs again; its loss is counted later, and not by an operator that dies."""
     job = pod.rpartition("-")[0]
 
     def until(world: World) -> bool:
         told = (current(world) or {}).get("jobs", {}).get(job, {})
         return (
             ready(world)
-            and told.get("disruptions", 0) >= counted
+            and (world.plan.trigger is not None or told.get("disruptions", 0) >= counted)
             and any(
                 one["metadata"]["name"] == f"{CLUSTER}-{pod}"
                 and one["status"].get("phase") == "Running"

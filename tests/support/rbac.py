@@ -43,17 +43,6 @@ QUEUE_RULES: Final = (
     ("scheduling.k8s.io", "priorityclasses", ("get",)),
 )
 
-#: All permissions that the check of ``helm test`` needs.
-INSTALL_CHECK_RULES: Final = (
-    {"apiGroups": ["tfcluster.dev"], "resources": ["tfclusters"], "verbs": ["create"]},
-    {
-        "apiGroups": ["tfcluster.dev"],
-        "resources": ["tfclusters"],
-        "resourceNames": ["tfcluster-install-check"],
-        "verbs": ["get", "delete"],
-    },
-)
-
 
 def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs: str = "scheduling.k8s.io") -> None:
     """Bind the operator's rules to a user in all namespaces; idempotent."""

@@ -17,8 +17,6 @@ _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields"
 #: Parts of the status that differ between two runs of the same steps.
 _UNREPEATABLE = ("startTime", "completionTime", "restart_at", "counted", "disruptions")
 _VIEW_DIGEST = "tfcluster.dev/view"
-#: The annotation of a pod about the lost one that it replaces.
-_REPLACEMENT = "tfcluster.dev/replacement"
 
 
 def snapshot(world: World, cluster: str) -> dict[str, Any]:
@@ -26,9 +24,8 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
 
     Masked: the server's bookkeeping, timestamps, the identities of the namespace and the cluster, a pod's own status
     and the message of Ready, which quotes it (other components write it, in their own time). Also masked: how many pods
-    were replaced, and which pod replaced another. An operator that dies after its own deletion cannot distinguish it
-    from another actor's. View digests depend on the identity, so each becomes the number of the view among the digests
-    of the cluster.
+    were replaced, which an operator that dies can forget. View digests depend on the identity, so each becomes the
+    number of the view among the digests of the cluster.
     """
     owner = world.cluster(cluster)
     label = f"tfcluster.dev/cluster={cluster}"
@@ -61,8 +58,6 @@ def _labelled(found: dict[str, Object], label: str) -> dict[str, Object]:
 def _mask(found: Object, digests: dict[str, str]) -> Object:
     metadata = {key: value for key, value in found["metadata"].items() if key not in _SERVER_FIELDS}
     annotations = dict(metadata.get("annotations", {}))
-    if annotations.pop(_REPLACEMENT, None) is not None:
-        metadata["annotations"] = annotations
     if _VIEW_DIGEST in annotations:
         annotations[_VIEW_DIGEST] = digests.setdefault(annotations[_VIEW_DIGEST], f"view-{len(digests)}")
         metadata["annotations"] = annotations

@@ -157,8 +157,7 @@ def _lines(edit: Edit) -> Iterator[Text]:
         runs = runs_of(sorted((pods.job, index) for index in pods.tasks))
         tasks = ", ".join(spell(job, start, stop - 1) for job, start, stop in runs)
         are = "is" if len(pods.tasks) == 1 else "are"
-        why = ", ".join(words for words in (pods.field and f"because of {pods.field}", pods.words) if words)
-        yield _line(sign, style, f"{tasks} {are} {done}" + (f": {why}" if why else ""))
+        yield _line(sign, style, f"{tasks} {are} {done}" + (f": {pods.words}" if pods.words else ""))
     for note in edit.notes:
         yield _line("!", "bad", note)
 

@@ -24,7 +24,6 @@ from tfcluster_operator.life.roster import Roster, Stage, call_roll
 from tfcluster_operator.life.views import views_of
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.pod import Pod
-from tfcluster_operator.report.conditions import edited_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,13 @@ def _in_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """The effect on the pods of some tasks of one job, in the operator's order.
-
-    ``reason`` is that of the operator's events; ``field`` is the first field of the template that the edit changes.
-    """
+    """The effect on the pods of some tasks of one job, in the operator's order; ``reason`` is that of its events."""
 
     what: Literal["create", "replace", "delete", "keep"]
     job: str
     tasks: tuple[int, ...]
     reason: str
     words: str
-    field: str = ""
 
 
 def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[PodChange]:
@@ -83,7 +78,7 @@ def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[Pod
     found = [*_deleted(after)]
     resumed = before is not None and before.cluster.suspend
     for job in after.cluster.jobs:
-        found += _replaced(before, after, job)
+        found += _replaced(after, job)
     for job in after.cluster.jobs:
         was = None if before is None or resumed else before.cluster.job(job.name)
         declared = 0 if was is None else was.replicas
@@ -122,11 +117,10 @@ def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[in
         yield job, tuple(sorted((task.index for task in tasks if task.job == job), reverse=True))
 
 
-def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodChange]:
+def _replaced(after: Roster, job: Job) -> Iterator[PodChange]:
     old = rollout_of(after, job).old
     if not old:
         return
-    field = edited_field(None if before is None else before.declared, after.declared, job.name) or "template"
     indices = [place.task.index for place in old]
     strategy = after.cluster.spec.update_strategy
     what: Literal["replace", "keep"] = "replace"
@@ -137,7 +131,7 @@ def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodCha
         most = strategy.within(job.replicas)
         words = f"{most} at a time, the highest index first (updateStrategy RollingUpdate)"
         indices = [*reversed(indices)]
-    yield PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words, field)
+    yield PodChange(what, job.name, tuple(indices), reasons.TEMPLATE_CHANGED, words)
 
 
 def _merged(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str, notes: list[str]) -> Object:

@@ -143,19 +143,12 @@ class Ledger:
         """Return the ledger with some fields of one job's record changed."""
         return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
 
-    def tells_more_than(self, written: Ledger) -> bool:
-        """Return whether a crash would lose a part of this ledger that the written one lacks: evidence, or a count."""
-        return self.holds_evidence(written) or self.counts_more_than(written)
-
     def counts_more_than(self, written: Ledger) -> bool:
         """Return whether this ledger counts a lost pod that the written one does not."""
         return any(record.replaced > written.of(name).replaced for name, record in self.jobs.items())
 
     def holds_evidence(self, written: Ledger) -> bool:
-        """Return whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.
-
-        Until it is written, the objects that it is about are not deleted; a lost pod is replaced in any case.
-        """
+        """Return whether this ledger holds evidence that the written one lacks, and that a deletion would destroy."""
         if self.verdict != written.verdict or self.regrants > written.regrants or self.restarts > written.restarts:
             return True
         if self.gave_up not in {None, written.gave_up}:

@@ -1,8 +1,7 @@
 """Parsing of the API object to the values of a TFCluster.
 
-The rules of a valid spec are in the CRD.  An object that is malformed all the same (another CRD is installed, for
-example) causes an InvalidSpecError that names every problem, and not a crash; so do the rules that depend on the
-operator's options.
+The rules of a valid spec are in the CRD.  A malformed field that the operator reads itself (another CRD is installed,
+for example) causes an InvalidSpecError that names every problem; so do rules that depend on the operator's options.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from tfcluster_operator.declaration.spec import (
     EVALUATOR,
     WORKER,
     Colocation,
-    Fields,
     Isolation,
     Job,
     ResolverDelivery,
@@ -162,7 +160,7 @@ def _jobs(raw: Any, spec: Spec, problems: list[str]) -> list[Job]:
     for name, of_job in sorted(declared.items()):
         path = f"spec.jobs.{name}"
         fields = _read(Job, _without_nulls(of_job), path, problems)
-        if fields is not None and _read(_Template, fields.template, f"{path}.template", problems) is not None:
+        if fields is not None:
             found.append(_job(name, fields, spec))
     return found
 
@@ -226,64 +224,6 @@ def _made_from_places(colocation: Colocation | None, spread: tuple[Spread, ...])
 
 #: The most characters of a path and of a message that a problem shows: a condition's message has a limit.
 _SHOWN: Final = 500
-
-
-class _Named(Fields, frozen=True):
-    name: str = ""
-
-
-class _Variable(_Named, frozen=True):
-    value: str = ""
-
-
-class _Resources(Fields, frozen=True):
-    limits: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class _Container(_Named, frozen=True):
-    image: str = ""
-    restart_policy: str = ""
-    env: tuple[_Variable, ...] = ()
-    volume_mounts: tuple[dict[str, Any], ...] = ()
-    resources: _Resources = _Resources()
-
-
-class _Volume(_Named, frozen=True):
-    config_map: _Named = _Named()
-
-
-class _PodAffinity(msgspec.Struct, frozen=True):
-    requiredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
-    preferredDuringSchedulingIgnoredDuringExecution: tuple[Any, ...] = ()  # noqa: N815 - Kubernetes' own name
-
-
-class _Affinity(Fields, frozen=True):
-    pod_affinity: _PodAffinity = _PodAffinity()
-
-
-class _SpreadRule(Fields, frozen=True):
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
-
-
-class _PodSpec(Fields, frozen=True):
-    affinity: _Affinity = _Affinity()
-    topology_spread_constraints: tuple[_SpreadRule, ...] = ()
-    volumes: tuple[_Volume, ...] = ()
-    containers: tuple[_Container, ...] = ()
-    init_containers: tuple[_Container, ...] = ()
-
-
-class _PodMetadata(Fields, frozen=True):
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class _Template(Fields, frozen=True):
-    # The fields of a job's template that the operator reads or extends; the API server validates the others.
-
-    metadata: _PodMetadata = _PodMetadata()
-    spec: _PodSpec = _PodSpec()
 
 
 _Read = TypeVar("_Read", bound=msgspec.Struct)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -78,16 +78,14 @@ class Journal:
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
         _tell(cluster, words, reasons=why, failures=len(ledger.failures), restarts=ledger.restarts)
 
-    def carried_out(
-        self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
-    ) -> None:
+    def carried_out(self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome) -> None:
         """Log what a reconcile did and what was rejected; a rejection that repeats is logged once."""
         cluster, done = roster.cluster, outcome.actions
         for action in done:
             if (reason := _replacement(action, roster, ledger)) in REPLACEMENTS:
                 self._metrics.replacements.labels(reason).inc()
         if done:
-            told = [f"{reason}: {message}" for reason, message in events.told(done, changed)]
+            told = [f"{reason}: {message}" for reason, message in events.told(done)]
             counts = Counter(action.reason for action in done)
             _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
         refused = {(cluster.generation, gate, one.reason): one for gate, one in outcome.refused.items()}

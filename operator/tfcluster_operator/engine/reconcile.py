@@ -24,15 +24,14 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.life.departures import rollout_of
 from tfcluster_operator.life.queueing import Standing
 from tfcluster_operator.life.roster import Roster, call_roll
 from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import Views, views_of
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
-from tfcluster_operator.plan.plan import enter_deletions, enter_done, must_be_written_first, plan
+from tfcluster_operator.plan.plan import enter_deletions, enter_done, plan
 from tfcluster_operator.plan.story import Holds
-from tfcluster_operator.report.conditions import edited_field, fields_told, with_others
+from tfcluster_operator.report.conditions import with_others
 from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
@@ -58,9 +57,7 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
-    #: The declaration in the last reconcile, and the last field of each job that an edit changed since.
     declared: TFCluster | None = None
-    edited: Mapping[str, str] = field(default_factory=dict)
     large: bool = False
     #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
@@ -133,9 +130,6 @@ class Reconciler:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
             return await self._statuses.report(cluster, status, memory.unwritten)
-        known = fields_told(cluster.status) if memory.declared is None else memory.edited
-        edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
-        memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
         memory.declared = cluster
         memory.large = sum([job.replicas for job in cluster.jobs]) > _LARGE
         try:
@@ -155,17 +149,16 @@ class Reconciler:
         roster, known, planned = await self._decide(roster, known, memory)
         # A recent event proves little: it might come from our own status write, and a deletion might follow.
         # If pods are lost, a deletion of everything might be in progress, and our watch of TFClusters might lag behind.
-        doubtful = planned.creates and (memory.visited or known.tells_more_than(written))
+        doubtful = planned.creates and (memory.visited or known.counts_more_than(written))
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
-        changed = _outdated_by(roster, known, memory.edited)
         closed, unwritten = set[Gate](), False
         entered = enter_deletions(roster, known, planned.actions)
-        if entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock()):
+        if entered is not known or known.holds_evidence(written):
             # A failure is counted before its pod is deleted; the plan is carried out on the API server's state.
             known = entered
             try:
-                status = _status_of(roster, known, planned, planned.findings, self._clock(), changed)
+                status = _status_of(roster, known, planned, planned.findings, self._clock())
                 again = await self._statuses.write(key, cluster, status, memory.unwritten, urgent=True)
                 if again is not None:
                     return again
@@ -182,7 +175,7 @@ class Reconciler:
         self._journal.pass_begins(memory.account, planned.actions)
         wanted = partial(self._parents.wants_children, key, cluster.uid)
         outcome = await self._executor.carry_out(planned, roster.cluster, closed, wanted)
-        self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
+        self._journal.carried_out(roster, known, memory.account, outcome)
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
         if any(isinstance(action, Delete) and action.kind == naming.KIND for action in done):
@@ -193,10 +186,9 @@ class Reconciler:
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = (hold.finding for hold in memory.holds.doubts(now))
         findings = (*planned.findings, *memory.holds.told(outcome.refused), *doubts)
-        status = _status_of(roster, known, planned, findings, now, changed)
+        status = _status_of(roster, known, planned, findings, now)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         memory.unwritten.untold += done
-        memory.unwritten.changed.update(changed.values())
         due = await self._statuses.report(cluster, status, memory.unwritten)
         if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "the status could not be written")
@@ -249,20 +241,10 @@ async def _breathe(memory: _Memory) -> None:
         await asyncio.sleep(0)
 
 
-def _status_of(  # noqa: PLR0917 - as the function that it calls
-    roster: Roster, known: Ledger, planned: Plan, findings: Sequence[Finding], now: float, changed: Mapping[str, str]
-) -> dict[str, Any]:
+def _status_of(roster: Roster, known: Ledger, planned: Plan, findings: Sequence[Finding], now: float) -> dict[str, Any]:
     main = [one for one in findings if planned.holds_up_tasks(one)]
     aside = [one for one in findings if not planned.holds_up_tasks(one)]
-    return status_of(roster, known, planned.views, main, now, changed=changed, aside=aside)
-
-
-def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the field whose edit made the pods of a job outdated, by the job's name."""
-    if known.verdict is not None or roster.cluster.suspend:
-        return {}
-    outdated = (job.name for job in roster.cluster.jobs if edited.get(job.name) and rollout_of(roster, job).old)
-    return {name: edited[name] for name in outdated}
+    return status_of(roster, known, planned.views, main, now, aside=aside)
 
 
 def _waits(planned: Plan, outcome: Outcome, holds: Holds, now: float) -> Iterator[float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -48,9 +48,8 @@ class Unwritten:
     pending: Mapping[str, Any] | None = None
     #: The resourceVersion that the status is based on.
     version: str = ""
-    #: The actions, and the changed fields of templates, since the last Event.
+    #: The actions since the last Event.
     untold: list[Action] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
     #: Why the status could not be written, if an Event has this.
     refusal: str = ""
     written_at: float = float("-inf")
@@ -76,8 +75,7 @@ class StatusWriter:
                 return again
         unwritten.pending = unwritten.told_by = None
         untold, unwritten.untold = unwritten.untold, []
-        fields, unwritten.changed = unwritten.changed, set()
-        await self.post_events(cluster, untold, fields)
+        await self.post_events(cluster, untold)
         return None
 
     def _due_in(self, key: Key, status: Mapping[str, Any], unwritten: Unwritten) -> float:
@@ -124,9 +122,9 @@ class StatusWriter:
         await self._tell_conditions(cluster, before, status)
         return None
 
-    async def post_events(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
+    async def post_events(self, cluster: TFCluster, done: list[Action]) -> None:
         """Post an Event for each reason of what was done."""
-        for reason, message in events.told([action for action in done if action.reason not in UNTOLD], changed):
+        for reason, message in events.told([action for action in done if action.reason not in UNTOLD]):
             await events.emit(self._client, cluster, reason, message, warning=reason in WARNINGS)
 
     async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ async def emit(client: Client, cluster: TFCluster, reason: str, message: str, *,
         await client.request("POST", f"/api/v1/namespaces/{cluster.namespace}/events", body=body, urgent=False)
 
 
-def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+def told(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
     """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
@@ -54,8 +54,6 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
     messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
         messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {few(names)}")
-    if reasons.TEMPLATE_CHANGED in messages and (fields := ", ".join(sorted(set(changed)))):
-        messages[reasons.TEMPLATE_CHANGED].append(f"{fields} changed")
     if reasons.POD_KEPT in messages:
         messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
     for reason, parts in messages.items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
@@ -18,9 +17,6 @@ from tfcluster_operator.life.gangs import gangs_of, judge_gangs, waiting_since
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.roster import Place, Roster, Stage
 from tfcluster_operator.objects.pod import Pod
-
-#: A replacement's annotation is trusted for this number of losses at most that the status does not count.
-_MOST_UNCOUNTED: Final = 10_000
 
 _Failure = tuple[float, Task, Pod]
 
@@ -141,10 +137,6 @@ class _Taking:
         self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
         self.replaced = record.replaced
-        #: The number of losses that the newest uncounted replacement reports; the same one can be processed repeatedly.
-        self.told = 0
-        #: Anyone can write an annotation; an operator never leaves this number of losses uncounted.
-        self._believed = record.replaced + _MOST_UNCOUNTED
 
     def look_at(self, place: Place, now: float) -> None:
         """Update the record from one task's pod."""
@@ -156,11 +148,6 @@ class _Taking:
             return
         if pod.incarnation != self._record.incarnation:
             return
-        # The status still has the task's old pod and does not count its loss: the operator that created this pod
-        # crashed before it wrote the status.
-        if index in self._record.started and self._record.replaced < pod.replacement <= self._believed:
-            self.replaced += 1
-            self.told = max(self.told, pod.replacement)
         counted = pod.meta.uid in self._record.counted
         if place.ending is Ending.SUCCEEDED and self.job.restart_policy != "Always":
             self.completed.add(index)
@@ -181,11 +168,6 @@ class _Taking:
             self.replaced += 1
 
 
-def _is_counted(place: Place, record: JobRecord) -> bool:
-    """Return whether the loss that a pod replaces is counted, if there was one."""
-    return place.pod is None or place.pod.replacement <= record.replaced
-
-
 def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
     """Update one job's record from its pods; failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
@@ -194,7 +176,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
     goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
     for place in roster.of(job):
         # A known, running pod does not change the record, and nearly all of thousands of pods are such.
-        if not (place.settled and place.task.index in goes_on and _is_counted(place, record)):
+        if not (place.settled and place.task.index in goes_on):
             taking.look_at(place, now)
     completed = taking.completed
     return ledger.with_job(
@@ -206,7 +188,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},
         lost={index: of for index, of in taking.lost.items() if index not in completed},
-        replaced=max(taking.replaced, taking.told),
+        replaced=taking.replaced,
     )
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from tfcluster_operator.declaration import filters, naming
 from tfcluster_operator.declaration.naming import digest
 from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
 from tfcluster_operator.life.departures import Leaving, leaving_of
-from tfcluster_operator.life.roster import Roster, Stage
+from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
 from tfcluster_resolver import contract
 
@@ -30,15 +30,8 @@ LARGEST_CONFIG_MAP: Final = 900_000
 #: 24 bits: a pod and its successor have the same with a probability of one in 16 million.
 _LENGTH: Final = 6
 
-#: Identifies the pod of each task, by job and index.
-_Listed = Mapping[str, Mapping[int, str]]
-
-
-class _Pods(NamedTuple):
-    """The UID of each task's pod, by job and index, and whether each task that should have a pod has one."""
-
-    uids: Mapping[str, Mapping[int, str]]
-    complete: bool
+#: The pod of each task, by job and index: its UID, or in a view what is derived from it.
+_Pods = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ def views_of(roster: Roster, before: Views | None = None) -> Views:
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
     leaving = leaving_of(roster)
     known = {job.name: trusted_files(roster.views(job).own) or _files_of(before, job) for job in cluster.jobs}
-    pods = _pods_of(roster, (file.incarnations for file in known.get(CHIEF, {}).values()))
+    pods = _pods_of(roster)
     sources: dict[str, object] = {
         name: (cluster.uid, cluster.edition, healthy, leaving, files, pods if name == CHIEF else None)
         for name, files in known.items()
@@ -167,8 +160,9 @@ class _Builder:
             if before is not None and before.membership == membership:
                 epoch = min(before.epoch, epoch)
             if pods is not None:
-                view = replace(view or self.view(job, texts), epoch=epoch)
-                files[file] = build_file(_telling(view, pods, before), membership)
+                view = view or self.view(job, texts)
+                listed = _listed(view, pods, {} if before is None else before.incarnations)
+                files[file] = build_file(replace(view, epoch=epoch, incarnations=listed), membership)
                 continue
             key = (texts, epoch, job.name if self._differ_by_viewer else "")
             if key not in self._built:
@@ -223,66 +217,31 @@ class _Builder:
         )
 
 
-def _telling(view: contract.View, pods: _Pods, before: ReadFile | None) -> contract.View:
-    """Add the task's pods to a view, if they are worth a write or the view changes anyway."""
-    known = {} if before is None else before.incarnations
-    everything, urgent = _listed(pods, view, known)
-    if not urgent and before is not None:
-        same = replace(view, incarnations=_still_listed(view, known))
-        if digest(contract.dump(same)) == before.digest:
-            return same
-    return replace(view, incarnations=everything)
-
-
-def _pods_of(roster: Roster, published: Iterable[_Listed]) -> _Pods | None:
+def _pods_of(roster: Roster) -> _Pods | None:
     """Find the pod of each task for the chief's view, so that it reconnects to a task with a new pod; None: no list.
 
     An address outlives its pods, so the coordinator could not detect a new pod otherwise.  Evaluators receive no
-    connections.  The list is written rarely: immediately if a pod replaces one that it has; with tasks that it does not
-    have once no pod is missing, so that a launch costs one write; and with any other change of the view.
+    connections.
     """
     if roster.cluster.suspend or roster.cluster.job(CHIEF) is None:
         return None
-    uids: dict[str, dict[int, str]] = {}
-    complete = True
-    for job in roster.cluster.jobs:
-        if job.name in {CHIEF, EVALUATOR}:
-            continue
-        of_job = uids.setdefault(job.name, {})
-        for place in roster.of(job):
-            if (pod := place.own) is not None:
-                of_job[place.task.index] = pod.meta.uid
-            elif place.stage is not Stage.COMPLETED:
-                complete = False
-    return _Pods(uids, complete) if complete or any(published) else None
+    others = (job for job in roster.cluster.jobs if job.name not in {CHIEF, EVALUATOR})
+    return {
+        job.name: {place.task.index: pod.meta.uid for place in roster.of(job) if (pod := place.own) is not None}
+        for job in others
+    }
 
 
-def _listed(pods: _Pods, view: contract.View, before: _Listed) -> tuple[_Listed, bool]:
-    """Decide which pods a view lists."""
-    everything: dict[str, Mapping[int, str]] = {}
-    urgent = False
+def _listed(view: contract.View, pods: _Pods, published: _Pods) -> dict[str, dict[int, str]]:
+    """Return the pods of the tasks in a view; a task without a pod keeps the one that was published."""
+    listed: dict[str, dict[int, str]] = {}
     for job, tasks in view.jobs.items():
-        uids, known = pods.uids.get(job, {}), before.get(job, {})
-        of_job: dict[int, str] = {}
-        for index in tasks if isinstance(tasks, Mapping) else range(len(tasks)):
-            if (uid := uids.get(index)) is not None:
-                of_job[index] = digest(uid)[:_LENGTH]
-                urgent = urgent or (index in known and known[index] != of_job[index])
-            elif index in known and not pods.complete:
-                of_job[index] = known[index]
+        uids, known = pods.get(job, {}), published.get(job, {})
+        indices = tasks if isinstance(tasks, Mapping) else range(len(tasks))
+        of_job = {i: digest(uids[i])[:_LENGTH] if i in uids else known[i] for i in indices if i in uids or i in known}
         if of_job:
-            everything[job] = of_job
-    return everything, urgent or pods.complete
-
-
-def _still_listed(view: contract.View, before: _Listed) -> _Listed:
-    """Return the pods in the published view whose tasks are still visible."""
-    still: dict[str, Mapping[int, str]] = {}
-    for job, tasks in view.jobs.items():
-        seen = tasks if isinstance(tasks, Mapping) else range(len(tasks))
-        if of_job := {index: name for index, name in before.get(job, {}).items() if index in seen}:
-            still[job] = of_job
-    return still
+            listed[job] = of_job
+    return listed
 
 
 def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:

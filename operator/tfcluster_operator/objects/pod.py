@@ -198,11 +198,6 @@ class Pod:
         return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
 
     @property
-    def replacement(self) -> int:
-        """How many lost pods of the job were counted when this replacement was created; 0 if it is not one."""
-        return self._number(naming.ANNOTATION_REPLACEMENT)
-
-    @property
     def surplus_since(self) -> int:
         """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it is declared."""
         return self._number(naming.ANNOTATION_SURPLUS_SINCE)

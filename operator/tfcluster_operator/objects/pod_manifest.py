@@ -38,7 +38,6 @@ def build(
     view_digest: str,
     attempt: int,
     incarnation: int = 0,
-    replacement: int = 0,
     resolver: str | None = None,
     tf_config: str | None = None,
     name: str = "",
@@ -47,9 +46,8 @@ def build(
     """Build the pod of one task: the template's fields are kept; our names, labels and environment win.
 
     ``view_digest`` is that of the published view; ``attempt`` counts the task's failures in a row, ``incarnation`` the
-    restarts of the whole job, ``replacement`` the lost pods if it replaces one.  ``resolver`` is the ConfigMap that
-    delivers the resolver, ``tf_config`` the main container's TF_CONFIG, ``group`` the PodGroup, or none.  ``name`` is
-    given if it is not the task's first pod; the hostname is always that of the first.
+    restarts of the whole job.  ``resolver`` is the ConfigMap that delivers the resolver, or None.  ``name`` is given if
+    it is not the task's first pod; the hostname is always that of the first.
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
@@ -86,7 +84,6 @@ def build(
                 naming.ANNOTATION_ATTEMPT: str(attempt),
                 naming.ANNOTATION_INCARNATION: str(incarnation),
                 **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
-                **({naming.ANNOTATION_REPLACEMENT: str(replacement)} if replacement else {}),
                 naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
             },
         ),

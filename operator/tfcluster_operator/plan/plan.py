@@ -20,7 +20,7 @@ from tfcluster_operator.life import departures, ending, views
 from tfcluster_operator.life.departures import job_of
 from tfcluster_operator.life.gangs import gangs_of, seconds_until_timeout
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.life.stock import seconds_until_forgiven, take_stock
+from tfcluster_operator.life.stock import seconds_until_forgiven
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Action, Create, Delete, Gate, Plan
@@ -154,35 +154,9 @@ def _index_of(pod: Pod) -> int:
     return naming.index_of(pod.meta.name)
 
 
-# Evidence: the status records failures and our own deletions before the pods are deleted, so that a crash between the
-# two does not change a count.
-
-
-def must_be_written_first(
-    roster: Roster, known: Ledger, written: Ledger, planned: Iterable[Action], now: float
-) -> bool:
-    """Return whether the ledger must be in the status before a plan is carried out.
-
-    The operator replaces a lost pod immediately.  Until the status counts the loss, it can be detected: at first the
-    pod in the status does not exist, then the new pod has an annotation.
-    """
-    if known.holds_evidence(written):
-        return True
-    if not known.counts_more_than(written):
-        return False
-    if any(isinstance(one, Delete) and one.kind == "Pod" for one in planned) or any(
-        lost.pod and written.of(name).lost.get(index) != lost
-        for name, record in known.jobs.items()
-        for index, lost in record.lost.items()
-    ):
-        return True  # what is left of a lost pod, or the annotation of a new one, will be deleted
-    found_again = take_stock(roster, written, now)
-    return known.counts_more_than(found_again)
-
-
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
     """Record the pods of declared tasks that will be deleted; return the same ledger if no pod is."""
-    # Another ledger is written before the deletions: after a crash they would be counted as losses.
+    # It is written before the deletions: after a crash they would be counted as losses.
     own = [one for one in planned if isinstance(one, Delete) and one.reason in _OUR_REPLACEMENTS]
     return enter_done(roster, ledger, own) if own else ledger
 

@@ -110,7 +110,6 @@ class JobPlan:
                 place.name,
                 reasons.POD_FAILED if failing is not None else why,
                 attempt=0 if lost is None else lost.attempt,
-                replacement=0 if lost is None else record.replaced,
             )
             story.do("create", create, gate=gate, needs=self._what_a_pod_needs(place))
 

@@ -38,14 +38,9 @@ def status_of(
     findings: Sequence[Finding],
     now: float,
     *,
-    changed: Mapping[str, str] | None = None,
     aside: Sequence[Finding] = (),
 ) -> dict[str, Any]:
-    """Compute the whole status.
-
-    ``findings`` prevent the cluster from being ready, ``aside`` are other problems, and ``changed`` has the first field
-    of a job's template that differs from its outdated pods.
-    """
+    """Compute the whole status; ``findings`` prevent the cluster from being ready, ``aside`` are other problems."""
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
     gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
@@ -59,7 +54,7 @@ def status_of(
         *conditions.ended(cluster, ledger),
         conditions.stalled(cluster, ledger),
         published,
-        conditions.up_to_date(roster, ledger, changed or {}, untold),
+        conditions.up_to_date(roster, ledger, untold),
         conditions.conflict((*findings, *aside)),
     )
     return {

@@ -28,9 +28,19 @@ import msgspec
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import clusters, connection, errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube import clusters, connection
+from tfcluster_operator.kube.client import (
+    SYSTEM_CLOCK,
+    ApiError,
+    Backoff,
+    Client,
+    Clock,
+    KubeError,
+    NotFoundError,
+    UnreachableError,
+    from_response,
+    is_set,
+)
 from tfcluster_operator.kube.clusters import Census
 from tfcluster_operator.kube.informer import SILENCE, Source
 
@@ -66,7 +76,7 @@ class KopfWatch(Source):
         listener: Listener,
         *,
         own_signals: Callable[[], None],
-        clock: clocks.Clock = clocks.SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(naming.PLURAL, namespace)
         self._access = access
@@ -79,7 +89,7 @@ class KopfWatch(Source):
 
     async def run(self) -> None:
         """Wait for the kind, watch, and restart when the watch has ended."""
-        backoff = clocks.Backoff(0.5)
+        backoff = Backoff(0.5)
         while True:
             await self._await_kind()
             began = self._clock.elapsed()
@@ -92,19 +102,19 @@ class KopfWatch(Source):
             await asyncio.sleep(backoff.next())
 
     async def _await_kind(self) -> None:
-        backoff = clocks.Backoff(0.5)
+        backoff = Backoff(0.5)
         while True:
             try:
                 await self._look_for_the_kind()
                 # kopf checks discovery only once, and never watches a kind that it does not find then.
                 await clusters.discover(self._requests)
-            except errors.NotFoundError as error:
+            except NotFoundError as error:
                 self._say(f"the server does not know the kind; apply crds/tfcluster.yaml: {error}")
                 self.synced.clear()
                 self.refused = ""
-            except (errors.KubeError, msgspec.DecodeError) as error:
+            except (KubeError, msgspec.DecodeError) as error:
                 self._say(str(error))
-                refusal = isinstance(error, errors.ApiError) and error.status in {401, 403}
+                refusal = isinstance(error, ApiError) and error.status in {401, 403}
                 self.refused = str(error) if refusal else ""
             else:
                 self.refused = ""
@@ -114,7 +124,7 @@ class KopfWatch(Source):
     async def _look_for_the_kind(self) -> None:
         try:
             await self._requests.request("GET", clusters.path_of(self.namespace), params={"limit": "1"})
-        except errors.NotFoundError:
+        except NotFoundError:
             # Without the CRD, TFClusters do not exist: what waits for the complete list need not wait for the CRD.
             self._listener.clusters_listed(self.namespace, Census(set(), sys.maxsize))
             raise
@@ -148,7 +158,7 @@ class KopfWatch(Source):
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        raise errors.UnreachableError("kopf ended its tasks")
+        raise UnreachableError("kopf ended its tasks")
 
     def _registry(self, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -170,8 +180,8 @@ class KopfWatch(Source):
 
     async def _await_list(self, tap: _Tap) -> None:
         """Raise an error if kopf lists nothing, or else wait forever."""
-        if not await clocks.is_set(tap.listed, _DISCOVERY):
-            raise errors.UnreachableError(
+        if not await is_set(tap.listed, _DISCOVERY):
+            raise UnreachableError(
                 f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
             )
         await asyncio.Event().wait()
@@ -192,7 +202,7 @@ class KopfWatch(Source):
 class _Tap:
     """A middleware: it raises rejections as our own errors, which kopf does not retry, spaces requests, reads lists."""
 
-    def __init__(self, tell: Callable[[Census], None], clock: clocks.Clock) -> None:
+    def __init__(self, tell: Callable[[Census], None], clock: Clock) -> None:
         self._tell = tell
         self._clock = clock
         self._free_at = [float("-inf")] * _BURST
@@ -211,9 +221,9 @@ class _Tap:
             is_watch = response.status < 400 and "watch" in request.url.query
             answer = b"" if is_watch else await response.read()
         except aiohttp.ClientError as error:
-            raise errors.UnreachableError(f"{type(error).__name__}: {error}") from error
+            raise UnreachableError(f"{type(error).__name__}: {error}") from error
         if response.status >= 400:
-            raise errors.from_response(response.status, answer)
+            raise from_response(response.status, answer)
         if of_clusters and not is_watch:
             self._take_page(answer)
         return response

@@ -19,11 +19,9 @@ import uvloop
 from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import Client, HistoryLostError, is_set
 from tfcluster_operator.kube.election import Election, Lease, LeaseLostError
-from tfcluster_operator.kube.errors import HistoryLostError
 from tfcluster_operator.kube.metrics import Metrics, request_counter, serve_metrics, serve_probes
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
@@ -138,7 +136,7 @@ async def _end(standing: Election, client: Client, parts: Sequence[asyncio.Task[
     await asyncio.wait([election])
     standing.resign()
     # If the Lease is lost, another operator might lead by now: do not wait, and do not release it.
-    answered = not lost and await clocks.is_set(client.no_writes, _FAREWELL)
+    answered = not lost and await is_set(client.no_writes, _FAREWELL)
     for part in others:
         part.cancel()
     if lost:

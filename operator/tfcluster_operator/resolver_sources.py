@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from tfcluster_operator.objects.resolver_copy import ResolverArchive, build_archive
+from tfcluster_operator.objects.config_map import ResolverArchive, build_archive
 
 
 @cache

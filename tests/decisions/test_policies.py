@@ -11,9 +11,17 @@ from observed_pods import ended, pod
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
 from tfcluster_operator.declaration.spec import Task
-from tfcluster_operator.life import ending
-from tfcluster_operator.life.ending import Ending, ending_of, judge_failure, judge_success, name_of, words_for
-from tfcluster_operator.objects.pod import Exit, Noted
+from tfcluster_operator.life.stock import (
+    count_restart,
+    judge_failure,
+    judge_success,
+    name_of,
+    pause,
+    pause_before_replacing,
+    scope_of,
+    words_for,
+)
+from tfcluster_operator.objects.pod import Ending, Exit, Noted, ending_of
 
 # --- ending
 
@@ -187,7 +195,7 @@ def test_failure_is_judged_by_the_restart_policy_and_the_limit(declared, restart
 @pytest.mark.parametrize(("scope", "jobs"), [("Task", ()), ("Job", ("worker",)), ("Cluster", ("ps", "worker"))])
 def test_scope_is_the_task_the_job_or_the_cluster(scope, jobs):
     cluster = make_cluster({"worker": {"replicas": 2, "restartScope": scope}, "ps": 1})
-    assert tuple(job.name for job in ending.scope_of(cluster, cluster.job("worker"))) == jobs
+    assert tuple(job.name for job in scope_of(cluster, cluster.job("worker"))) == jobs
 
 
 def test_failed_task_is_counted_alone_and_its_back_off_starts_then():
@@ -195,12 +203,12 @@ def test_failed_task_is_counted_alone_and_its_back_off_starts_then():
     record = JobRecord(restarts=2, started=frozenset({0, 1}), completed=frozenset({1}), counted=frozenset({"b"}))
     before = Ledger(restarts=4, jobs={"worker": record})
     failed = ended(3, message="oh", noted=Noted(since=NOW - 900, ended_at=NOW - 100, ended_first=True))
-    after = ending.count_restart(cluster, Task(cluster.job("worker"), 0), failed, before, NOW)
+    after = count_restart(cluster, Task(cluster.job("worker"), 0), failed, before, NOW)
     record = after.of("worker")
     assert (after.restarts, record.restarts, record.counted) == (5, 3, {"b", "uid-1"})
     assert (record.started, record.completed, record.incarnation) == ({1}, {1}, 0)
     assert after.of("ps") == JobRecord()
-    assert record.failing == {0: Failing(1, NOW + ending.pause(0, seed="uid-1"))}
+    assert record.failing == {0: Failing(1, NOW + pause(0, seed="uid-1"))}
     last = after.last_restart
     found = (last.task, last.reason, last.exit_code, last.message, last.time)
     assert found == ("worker-0", "Error", 3, "exit code 3: oh", NOW)
@@ -212,12 +220,12 @@ def test_failure_long_after_the_last_try_is_the_first_again(since, in_row, scope
     cluster = make_cluster({"worker": {"replicas": 2, "restartScope": scope}})
     failing = {0: Failing(3, NOW - since), 1: Failing(7, NOW)}
     before = Ledger(jobs={"worker": JobRecord(in_row=3, restart_at=NOW - since, failing=failing)})
-    record = ending.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1), before, NOW).of("worker")
-    pause = ending.pause(in_row - 1, seed="uid-1")
+    record = count_restart(cluster, Task(cluster.jobs[0], 0), ended(1), before, NOW).of("worker")
+    wait = pause(in_row - 1, seed="uid-1")
     if scope == "Task":
-        assert record.failing == {0: Failing(in_row, NOW + pause), 1: Failing(7, NOW)}
+        assert record.failing == {0: Failing(in_row, NOW + wait), 1: Failing(7, NOW)}
     else:
-        assert (record.in_row, record.restart_at, record.failing) == (in_row, NOW + pause, {})
+        assert (record.in_row, record.restart_at, record.failing) == (in_row, NOW + wait, {})
 
 
 def test_scope_starts_over_together():
@@ -225,23 +233,23 @@ def test_scope_starts_over_together():
     used = JobRecord(completed=frozenset({0}), started=frozenset({1}), counted=frozenset({"x"}), replaced=5)
     used = replace(used, incarnation=2, restart_at=NOW - 10)
     before = Ledger(jobs={"worker": replace(used, in_row=1), "ps": replace(used, in_row=3)})
-    after = ending.count_restart(cluster, Task(cluster.job("worker"), 1), ended(1), before, NOW)
+    after = count_restart(cluster, Task(cluster.job("worker"), 1), ended(1), before, NOW)
     assert after.restarts == 1
     assert [after.of(job).restarts for job in ("worker", "ps")] == [1, 0]
     for job in ("worker", "ps"):
         record = after.of(job)
         assert (record.incarnation, record.in_row, record.replaced) == (3, 4, 5)
-        assert record.restart_at == NOW + ending.pause(3, seed="uid-1")
+        assert record.restart_at == NOW + pause(3, seed="uid-1")
         assert not record.completed | record.started | record.counted
 
 
 @pytest.mark.parametrize(("failures", "rule"), [(0, 1.0), (1, 2.0), (5, 32.0), (8, 256.0), (9, 300.0), (10_000, 300.0)])
 def test_back_off_doubles_and_is_bounded(failures, rule):
-    drawn = {ending.pause(failures, seed=f"uid-{n}") for n in range(300)}
+    drawn = {pause(failures, seed=f"uid-{n}") for n in range(300)}
     assert all(rule <= pause <= rule * 1.25 for pause in drawn)
     assert len(drawn) > 100
     assert max(drawn) - min(drawn) > 0.2 * rule
-    assert ending.pause(failures, seed="uid-7") in drawn, "a plan can be made twice"
+    assert pause(failures, seed="uid-7") in drawn, "a plan can be made twice"
 
 
 @pytest.mark.parametrize(
@@ -251,6 +259,6 @@ def test_back_off_doubles_and_is_bounded(failures, rule):
 def test_pod_that_is_turned_away_again_waits_longer(attempt, lasted, rule, next_attempt):
     noted = Noted(since=NOW - lasted, ended_at=NOW, ended_first=True)
     what = ended(1, disrupted=True, noted=noted, annotations={naming.ANNOTATION_ATTEMPT: str(attempt)})
-    pause, then = ending.pause_before_replacing(what)
+    pause, then = pause_before_replacing(what)
     assert then == next_attempt
     assert pause == 0.0 if rule is None else rule <= pause <= rule * 1.25

@@ -10,7 +10,8 @@ from observed_pods import ended, pod, roster
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.life import departures, ending, gangs
+from tfcluster_operator.life import departures, gangs
+from tfcluster_operator.life.stock import judge_deadline, seconds_left
 
 
 # --- deadline
@@ -26,7 +27,7 @@ from tfcluster_operator.life import departures, ending, gangs
 )
 def test_deadline_counts_from_the_start(limit, started, now, over):
     cluster = make_cluster({"worker": 1}, **({"activeDeadlineSeconds": limit} if limit is not None else {}))
-    found = ending.judge_deadline(cluster, Ledger(started_at=started), now)
+    found = judge_deadline(cluster, Ledger(started_at=started), now)
     assert (found is not None) is over
     assert not over or (found.kind, found.reason) == ("Failed", "DeadlineExceeded")
 
@@ -48,7 +49,7 @@ FINISHED = Ledger(started_at=NOW - 100, finished_at=NOW - 20, verdict=Verdict("F
     ],
 )
 def test_time_left_is_of_the_deadline_or_then_of_the_ttl(spec, known, left):
-    assert ending.seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
+    assert seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
 
 
 # --- start order

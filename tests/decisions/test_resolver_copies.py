@@ -20,10 +20,9 @@ from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.parse import has_resolver_delivered, parse
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.life.views import views_of
-from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, unneeded
+from tfcluster_operator.objects.config_map import build_copy as build_resolver_config_map
 from tfcluster_operator.objects.kinds import KINDS
-from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
-from tfcluster_operator.objects.resolver_copy import build as build_resolver_config_map
 from tfcluster_operator.plan.actions import Create
 from tfcluster_operator.plan.plan import plan
 from tfcluster_operator.plan.story import Holds

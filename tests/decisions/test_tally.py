@@ -9,8 +9,8 @@ from decisions.in_memory import NOW, InMemoryWorld, make_body, make_cluster, set
 
 from tfcluster_operator.declaration.ledger import JobRecord, LastRestart, Ledger, Verdict
 from tfcluster_operator.life.roster import Roster, call_roll
-from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import by_type
+from tfcluster_operator.report.status import cause_of, tasks_of, undelivered_since, waiting
 
 JOBS = {"chief": 1, "worker": 4, "my_data": 1, "my_other": 2}
 FOREIGN = {"metadata": {"ownerReferences": None}}
@@ -29,7 +29,7 @@ def test_each_task_is_in_one_state():
     world.pod_runs("demo-worker-2", conditions=[])
     world.edit("Pod", "demo-my-data-0", FOREIGN)
     known = Ledger(jobs={"chief": JobRecord(completed=frozenset({0}))})
-    assert tally.tasks_of(roster_of(world).completed_by(known), known) == {
+    assert tasks_of(roster_of(world).completed_by(known), known) == {
         ("chief", "completed"): 1,
         ("worker", "ended"): 1,
         ("worker", "missing"): 1,
@@ -48,7 +48,7 @@ def test_each_task_is_in_one_state():
 def test_idle_task_does_not_count_as_missing(spec, ledger):
     world = settled(make_cluster(JOBS))
     world.objects.pop(("Pod", "demo-chief-0"))
-    found = tally.tasks_of(roster_of(world, **spec), ledger)
+    found = tasks_of(roster_of(world, **spec), ledger)
     assert found == {("chief", "idle"): 1, ("worker", "ready"): 4, ("other", "ready"): 3}
 
 
@@ -64,7 +64,7 @@ def test_idle_task_does_not_count_as_missing(spec, ledger):
 )
 def test_failures_have_few_causes(reason, code, cause):
     """A cause corresponds to a remedy; the messages of container runtimes are not labels."""
-    assert tally.cause_of(LastRestart("worker-0", reason, code, "", 0.0)) == cause
+    assert cause_of(LastRestart("worker-0", reason, code, "", 0.0)) == cause
 
 
 def condition(text: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ WAITING = {
 
 
 def waited_for(body: dict[str, Any], *conditions: dict[str, Any]) -> tuple[str, float] | None:
-    return tally.waiting(body, {"conditions": conditions, "waitingSince": timestamp(NOW - 30)})
+    return waiting(body, {"conditions": conditions, "waitingSince": timestamp(NOW - 30)})
 
 
 def created(ago: int | None = None, **spec: Any) -> dict[str, Any]:
@@ -126,10 +126,10 @@ def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
     """Its time starts when it is scheduled; a restarted operator uses its creation."""
     told = {"conditions": [condition("Ready=False TasksNotReady 900")]}
     body = created(990)
-    assert tally.waiting(body, told, NOW - 60) == ("TasksNotReady", NOW - 60)
-    assert tally.waiting(body, told) == ("TasksNotReady", NOW - 900)
+    assert waiting(body, told, NOW - 60) == ("TasksNotReady", NOW - 60)
+    assert waiting(body, told) == ("TasksNotReady", NOW - 900)
     told["conditions"][0]["reason"] = "WaitingForGang"
-    assert tally.waiting(body, told) == ("WaitingForGang", NOW - 990)
+    assert waiting(body, told) == ("WaitingForGang", NOW - 990)
 
 
 def test_view_is_undelivered_while_the_condition_says_so():
@@ -137,8 +137,8 @@ def test_view_is_undelivered_while_the_condition_says_so():
     body = make_body()
     late = by_type({"conditions": [condition("MembershipPublished=False - 30")]})
     told = by_type({"conditions": [condition("MembershipPublished=True - 30")]})
-    assert tally.undelivered_since(body, late) == NOW - 30
-    assert tally.undelivered_since(body, told) is None
-    assert tally.undelivered_since(body, {}) is None
+    assert undelivered_since(body, late) == NOW - 30
+    assert undelivered_since(body, told) is None
+    assert undelivered_since(body, {}) is None
     body["metadata"]["deletionTimestamp"] = timestamp(NOW)
-    assert tally.undelivered_since(body, late) is None
+    assert undelivered_since(body, late) is None

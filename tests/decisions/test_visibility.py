@@ -13,8 +13,7 @@ from decisions.strategies import clusters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfcluster_operator.declaration import filters
-from tfcluster_operator.declaration.spec import EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.declaration.spec import EVALUATOR, Job, Task, TFCluster, seen_with
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=150, deadline=None)
@@ -72,7 +71,7 @@ def test_a_filter_shows_what_field_wise_matching_shows(texts, job, count):
     """For every job and size, the visible indices are those that some filter matches field by field."""
     expected = tuple(i for i in range(count) if not texts or any(shows(text, job=job, index=i) for text in texts))
 
-    assert expected == filters.visible(texts, job).within(count)
+    assert expected == seen_with(texts, job).within(count)
 
 
 @MANY

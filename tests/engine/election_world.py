@@ -10,8 +10,16 @@ from typing import Any, Self
 from msgspec.structs import replace
 from support.async_tests import AsyncTest, within
 
-from tfcluster_operator.kube import election, errors
-from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube import election
+from tfcluster_operator.kube.client import (
+    AlreadyExistsError,
+    Clock,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    NotLeadingError,
+    UnreachableError,
+)
 from tfcluster_operator.kube.election import Election, LeaseLostError, Record
 
 Span = tuple[float, float]
@@ -27,11 +35,11 @@ class Server:
 
     def put(self, record: Record) -> Record:
         if self.record is None and record.version:
-            raise errors.NotFoundError(status=404, reason="NotFound", message="no such lease")
+            raise NotFoundError(status=404, reason="NotFound", message="no such lease")
         if self.record is not None and not record.version:
-            raise errors.AlreadyExistsError(status=409, reason="AlreadyExists", message="it exists")
+            raise AlreadyExistsError(status=409, reason="AlreadyExists", message="it exists")
         if self.record is not None and self.record.version != record.version:
-            raise errors.ConflictError(status=409, reason="Conflict", message="another version")
+            raise ConflictError(status=409, reason="Conflict", message="another version")
         self.version += 1
         self.record = replace(record, version=str(self.version))
         self.history.append(self.record)
@@ -46,8 +54,8 @@ class Line:
     latency: float = 0.01
     requests_lost: list[Span] = field(default_factory=list)
     answers_lost: list[Span] = field(default_factory=list)
-    refusal: errors.KubeError | None = None
-    refusal_of_writes: errors.KubeError | None = None
+    refusal: KubeError | None = None
+    refusal_of_writes: KubeError | None = None
 
     async def read(self) -> Record | None:
         return await self._go(lambda: self.server.record)
@@ -69,7 +77,7 @@ class Line:
             await asyncio.sleep(self.latency / 2)
         if lost or any(first <= start < last for first, last in self.answers_lost):
             await asyncio.sleep(start + election.TIMEOUT - now())
-            raise errors.UnreachableError("no answer")
+            raise UnreachableError("no answer")
         return answer
 
 
@@ -123,7 +131,7 @@ class Candidate:
             return False
         try:
             self.election.fence()
-        except errors.NotLeadingError:
+        except NotLeadingError:
             return False
         return True
 

@@ -12,9 +12,20 @@ from decisions.in_memory import NOW
 from support.async_tests import virtual
 from support.virtual_time import run_in_virtual_time
 
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.client import (
+    AlreadyExistsError,
+    ApiError,
+    Client,
+    Clock,
+    ConflictError,
+    GoneError,
+    HistoryLostError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    UnreachableError,
+    from_response,
+)
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.kinds import KINDS
@@ -73,11 +84,11 @@ def make_client(server: Server) -> Client:
     return Client(session, "https://server.example.test", clock=clock)
 
 
-def ask(server: Server, method: str) -> bytes | errors.KubeError:
-    async def scenario() -> bytes | errors.KubeError:
+def ask(server: Server, method: str) -> bytes | KubeError:
+    async def scenario() -> bytes | KubeError:
         try:
             return await make_client(server).request(method, "/api/v1/pods")
-        except errors.KubeError as error:
+        except KubeError as error:
             return error
 
     return run_in_virtual_time(scenario())
@@ -93,7 +104,7 @@ def test_transient_errors_and_silence_are_retried_for_a_limited_time(method, lea
     for status in TRANSIENT[method]:
         dies = aiohttp.ClientConnectionError("no route") if status is None else None
         server = Server(status or 200, _REFUSED, dies=dies)
-        assert isinstance(ask(server, method), errors.UnreachableError if dies else errors.ServerError)
+        assert isinstance(ask(server, method), UnreachableError if dies else ServerError)
         assert len(server.asked) > 3
         assert least <= server.asked[-1] <= most
 
@@ -105,12 +116,12 @@ EVERY, WRITES = ("GET", "PATCH"), ("POST", "PATCH", "DELETE")
 @pytest.mark.parametrize(
     ("methods", "status", "reason", "kind"),
     [
-        (EVERY, 403, "Forbidden", errors.ApiError),
-        (EVERY, 404, "NotFound", errors.NotFoundError),
-        (EVERY, 409, "AlreadyExists", errors.AlreadyExistsError),
-        (EVERY, 409, "Conflict", errors.ConflictError),
-        (EVERY, 410, "Expired", errors.GoneError),
-        *((WRITES, status, "InternalError", errors.ServerError) for status in (500, 502, 599)),
+        (EVERY, 403, "Forbidden", ApiError),
+        (EVERY, 404, "NotFound", NotFoundError),
+        (EVERY, 409, "AlreadyExists", AlreadyExistsError),
+        (EVERY, 409, "Conflict", ConflictError),
+        (EVERY, 410, "Expired", GoneError),
+        *((WRITES, status, "InternalError", ServerError) for status in (500, 502, 599)),
     ],
 )
 def test_rejection_and_server_error_on_a_write_are_reported_immediately(methods, status, reason, kind):
@@ -123,7 +134,7 @@ def test_rejection_and_server_error_on_a_write_are_reported_immediately(methods,
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"reason": 5}', b"\xff" * 300])
 def test_response_without_a_status_is_reported_verbatim(body):
     """A proxy on the way can return any text; its first 200 bytes are the message."""
-    error = errors.from_response(403, body)
+    error = from_response(403, body)
     assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
 
 
@@ -266,5 +277,5 @@ def lose_history(seconds: float) -> asyncio.Task[None]:
 
 def test_history_that_is_lost_ends_the_process_and_a_server_that_lags_for_a_moment_does_not():
     """The operator's data is newer than all events of a restored etcd: it would never be corrected."""
-    assert isinstance(lose_history(20.0).exception(), errors.HistoryLostError)
+    assert isinstance(lose_history(20.0).exception(), HistoryLostError)
     assert lose_history(2.0).cancelled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from decisions.in_memory import InMemoryWorld, make_cluster, running
 
-from tfcluster_operator.kube.events import told
+from tfcluster_operator.engine.journal import summary_of
 from tfcluster_operator.plan.actions import Delete, Patch
 
 BOTH = [
@@ -31,7 +31,7 @@ def test_actions_of_a_plan_are_reported_by_reason(workers, pods):
     """Four names are listed, and the rest is counted."""
     plan = InMemoryWorld().plan(make_cluster({"chief": 1, "worker": workers}))
     words = f"created 1 Service: demo; created 2 ConfigMaps: demo-chief, demo-worker; created {pods}"
-    assert list(told(plan.actions)) == [("Created", words)]
+    assert list(summary_of(plan.actions)) == [("Created", words)]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_recreated_pod_has_its_own_event(limit, fails, events):
         world.now += world.plan(cluster).wake_after
     else:
         world.delete("Pod", "demo-worker-0", force=True)
-    assert list(told(world.plan(cluster).actions)) == events
+    assert list(summary_of(world.plan(cluster).actions)) == events
 
 
 def test_updates_and_deletions_of_one_kind_and_reason_are_one_event():
     updates, deletion = ("ViewChanged", "updated 2 Pods: a, b"), ("ScaledDown", "deleted 1 Pod: c")
-    assert list(told(MIXED)) == [updates, deletion, ("Repaired", "updated 1 Pod: d")]
-    assert list(told(())) == []
+    assert list(summary_of(MIXED)) == [updates, deletion, ("Repaired", "updated 1 Pod: d")]
+    assert list(summary_of(())) == []

@@ -20,7 +20,7 @@ from support.waiting import GUARD
 from tfcluster_operator import kopf_watch
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.client import Clock
 from tfcluster_operator.kube.clusters import Census
 
 

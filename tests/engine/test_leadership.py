@@ -12,7 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tfcluster_operator.kube import election, errors
+from tfcluster_operator.kube import election
+from tfcluster_operator.kube.client import ApiError, NotFoundError, NotLeadingError
 from tfcluster_operator.kube.election import Election, Record
 
 
@@ -100,7 +101,7 @@ async def test_stopped_process_cannot_write(world: World):
     leader, _ = await led(world)
     await asyncio.sleep(5)
     leader.ahead += 11
-    with pytest.raises(errors.NotLeadingError):
+    with pytest.raises(NotLeadingError):
         leader.election.fence()
     await asyncio.sleep(2.1)
     assert "was paused" in leader.lost
@@ -139,7 +140,7 @@ async def test_a_lease_that_is_not_there_is_free_after_a_whole_claim(world: Worl
 async def test_deleted_namespace_is_the_reason_for_losing_the_lease(world: World, caplog):
     (leader,) = await led(world)
     world.server.record = None
-    leader.line.refusal_of_writes = errors.NotFoundError(status=404, reason="NotFound", message="no namespace")
+    leader.line.refusal_of_writes = NotFoundError(status=404, reason="NotFound", message="no namespace")
     await asyncio.sleep(20)
     assert leader.lost == "the lease was lost: no renewal within 10 s: 404 NotFound: no namespace"
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
@@ -182,7 +183,7 @@ async def test_rejected_lease_request_is_logged_once_and_shown(world: World, cap
     """Without permission for the Lease a candidate does not lead; the log says so once, /readyz for the whole time."""
     caplog.set_level(logging.INFO)
     (candidate,) = world.candidates
-    candidate.line.refusal = errors.ApiError(status=403, reason="Forbidden", message="no leases for you")
+    candidate.line.refusal = ApiError(status=403, reason="Forbidden", message="no leases for you")
     candidate.start()
     await asyncio.sleep(60)
     assert not candidate.acts
@@ -214,7 +215,7 @@ def test_an_operator_alone_leads_until_it_resigns():
     alone.fence()
     assert alone.leading.is_set()
     alone.resign()
-    with pytest.raises(errors.NotLeadingError, match="stopping"):
+    with pytest.raises(NotLeadingError, match="stopping"):
         alone.fence()
 
 

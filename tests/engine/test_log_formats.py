@@ -14,7 +14,7 @@ import pytest
 from support.log_section import documented_fields, section_on_logs
 
 from tfcluster_operator import logs
-from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import masked
 
 
 def record(message: str = "replaced %d pods", *, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
@@ -96,7 +96,7 @@ MASKED = {
 @pytest.mark.parametrize("words", MASKED, ids=lambda words: words[:20])
 def test_words_of_a_server_lose_what_is_quoted(words):
     """A server quotes the values that it rejects, and one of them can be a secret."""
-    assert errors.masked(words) == MASKED[words]
+    assert masked(words) == MASKED[words]
 
 
 def test_example_in_the_documentation_is_a_real_line():

@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from support.metrics import Scrape
 from yarl import URL
 
-from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import NotLeadingError
 from tfcluster_operator.kube.metrics import Metrics, request_counter, verb_of
 
 OURS = "/apis/tfcluster.dev/v1alpha1"
@@ -71,7 +71,7 @@ ENDS = {
     "no connection": (CREATE, aiohttp.ClientConnectionError(), {("none", "create"): 1}, {("create",): 0.25}),
     "no answer in time": (CREATE, TimeoutError(), {("none", "create"): 1}, {("create",): 0.25}),
     "a cancellation": (CREATE, asyncio.CancelledError(), {("none", "create"): 1}, {("create",): 0.25}),
-    "a blocked write": (CREATE, errors.NotLeadingError("another leads"), {}, {}),
+    "a blocked write": (CREATE, NotLeadingError("another leads"), {}, {}),
     "the end of a watch": (WATCH, 200, {("200", "watch"): 1}, {}),
 }
 

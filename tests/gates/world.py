@@ -23,7 +23,7 @@ import tfcluster_operator
 from tfcluster.local.store.messages import Answer
 from tfcluster.local.store.state import encode
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.config_map import ResolverArchive
 
 #: The wall clock at 0 of the loop's clock.
 _EPOCH: Final = 1_800_000_000.0

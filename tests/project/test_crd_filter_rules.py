@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfcluster_operator.declaration import filters
+from tfcluster_operator.declaration.spec import DeviceFilter, parse_filter
 
 SOURCE = Path(__file__).resolve().parents[2] / "crds" / "sources" / "filter_rules.py"
 
@@ -60,7 +60,7 @@ def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
 def test_canonical_filters_are_admitted_and_read_alike(drawn: tuple[str, str | None, int | None]) -> None:
     text, job, task = drawn
     assert admitted(text)
-    assert filters.parse(text) == filters.DeviceFilter(job=job, task=task)
+    assert parse_filter(text) == DeviceFilter(job=job, task=task)
 
 
 PARTS = st.sampled_from(
@@ -73,7 +73,7 @@ PARTS = st.sampled_from(
 @example("/job:ps\n")
 def test_what_is_admitted_is_understood_by_the_operator(text: str) -> None:
     if admitted(text):
-        assert filters.parse(text) is not None
+        assert parse_filter(text) is not None
 
 
 @given(canonical(), st.integers(min_value=0), st.sampled_from("/:*- ,\nA\u0431"))
@@ -85,7 +85,7 @@ def test_one_stray_character_is_noticed_or_still_canonical(
     place %= len(text) + 1
     slipped = text[:place] + stray + text[place:]
     if admitted(slipped):
-        assert filters.parse(slipped) is not None
+        assert parse_filter(slipped) is not None
         assert stray == "A"
 
 
@@ -106,7 +106,7 @@ def test_filter_that_matches_everything_is_not_admitted(text: str) -> None:
 )
 def test_filter_in_another_form_is_rejected(text: str) -> None:
     """A text that TensorFlow would parse differently, or reject, is not a filter."""
-    assert filters.parse(text) is None
+    assert parse_filter(text) is None
 
 
 def test_every_rule_gives_advice() -> None:

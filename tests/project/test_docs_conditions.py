@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tfcluster_operator.declaration import reasons
-from tfcluster_operator.engine import status_writer
+from tfcluster_operator.engine import journal
 from tfcluster_operator.kube.metrics import VERDICTS
 from tfcluster_operator.report import conditions
 from tfcluster_operator.report.conditions import WAITS
@@ -62,9 +62,9 @@ def test_headings_are_the_conditions():
 
 def test_severities_of_events_are_those_of_the_code():
     """Of actions; an obstacle is a warning unless the operator waits for it, and so is a failed cluster."""
-    severity = {reason: "Warning" if reason in status_writer.WARNINGS else "Normal" for reason in REASONS.values()}
-    severity |= dict.fromkeys(status_writer.UNTOLD, "Log")
-    severity |= {one: "Normal" if one in WAITS else "Warning" for one in status_writer.OBSTACLES}
+    severity = {reason: "Warning" if reason in journal.WARNINGS else "Normal" for reason in REASONS.values()}
+    severity |= dict.fromkeys(journal.UNTOLD, "Log")
+    severity |= {one: "Normal" if one in WAITS else "Warning" for one in journal.EVENTFUL}
     severity |= {reason: "Warning" for kind, _, reason in documented_conditions() if kind == "Failed"}
     found = set(rows(sections()["Events"]))
     assert {one for one in found if one[0] != severity[one[1]]} == set()

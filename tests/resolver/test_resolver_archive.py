@@ -21,7 +21,7 @@ from resolver.resolver_world import python as run_python
 import tfcluster_resolver
 from tfcluster_operator import resolver_sources
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.objects.resolver_copy import (
+from tfcluster_operator.objects.config_map import (
     LARGEST_ARCHIVE,
     ResolverArchive,
     build,

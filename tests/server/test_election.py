@@ -17,8 +17,8 @@ from support.objects import TFCLUSTERS, Kind
 from support.operator_process import OperatorProcess
 from support.waiting import eventually
 
-from tfcluster_operator.kube import connection, election, errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube import connection, election
+from tfcluster_operator.kube.client import AlreadyExistsError, Client, ConflictError, NotFoundError
 from tfcluster_operator.kube.election import Lease
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
@@ -63,17 +63,17 @@ def test_server_rejects_the_second_lease_writer(control_plane, namespace, object
     async def story(ours: Lease) -> None:
         first = election.claim(None, me="me", now=0)
         created = await ours.write(first)
-        with pytest.raises(errors.AlreadyExistsError):
+        with pytest.raises(AlreadyExistsError):
             await ours.write(first)
         await ours.write(election.claim(created, me="other", now=1))
-        with pytest.raises(errors.ConflictError):
+        with pytest.raises(ConflictError):
             await ours.write(election.claim(created, me="me", now=2))
         old = await ours.read()
         objects.delete(LEASES, namespace, "x")
-        with pytest.raises(errors.NotFoundError):
+        with pytest.raises(NotFoundError):
             await ours.write(old)
         again = await ours.write(replace(first, version=""))
-        with pytest.raises(errors.ConflictError):
+        with pytest.raises(ConflictError):
             await ours.write(old)
         assert await ours.read() == again
 

@@ -12,12 +12,11 @@ from support.memory_kubernetes import Answer, Interceptor, MemoryKubernetes, Mem
 
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import connection
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import Client, Clock, steady
 from tfcluster_operator.kube.election import Election, Lease
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.config_map import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
 SERVER: Final = "http://memory"
@@ -149,7 +148,7 @@ class Operator:
         """Run the engine, kopf and the election as the process does."""
         session = self._session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
         elapsed = asyncio.get_running_loop().time
-        clock = clocks.steady(self._wall, elapsed)
+        clock = steady(self._wall, elapsed)
         standing = self.standing = self._stand(session, clock)
         client = Client(
             session,  # type: ignore[arg-type]  # it is a session in all that is asked of it
@@ -179,7 +178,7 @@ class Operator:
                 self.tell(f"dies of {error!r}")
         asyncio.get_running_loop().call_later(_RESTART, self.start)
 
-    def _stand(self, session: MemorySession, clock: clocks.Clock) -> Election:
+    def _stand(self, session: MemorySession, clock: Clock) -> Election:
         if not self._name:
             return Election(None)
         requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it

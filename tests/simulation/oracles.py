@@ -23,6 +23,10 @@ _REFERENCES: Final = Path(__file__).parent / "references"
 _LIE_AT_MOST: Final = 5.0
 _GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
 _NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
+#: These delete no pod: an operator that dies can forget a loss, and never counts more than in an undisturbed run.
+_TAKE_NO_POD: Final = frozenset({"crash", "leader dies", "leader hands over", "answer lost"})
+#: These hide or replace pods: an operator that has just started cannot distinguish that from a loss.
+_TAKE_PODS: Final = frozenset({"tampering", "swapped pod"})
 
 Deeds = Counter[str]
 
@@ -119,6 +123,9 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
     for name, found in outcome.steps.items():
         pair = wanted["steps"].get(name, {}), found
         if outcome.plan.trigger is not None:
+            if outcome.plan.action in _TAKE_NO_POD and outcome.plan.workload not in _TAKE_PODS:
+                counted = [snapshot.disruptions(one) for one in pair]
+                yield from (f"after {name!r}: {job} has more disruptions" for job in (counted[1] - counted[0]))
             pair = tuple(map(snapshot.without_reports, pair))
         for difference in snapshot.differences(*pair):
             yield f"after {name!r}: {difference}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -77,6 +78,18 @@ def without_reports(found: dict[str, Any]) -> dict[str, Any]:
         notes = {job: told for job, told in notes.items() if told}
         kept[name] = {**found[name], "status": {**status, "jobs": jobs, "internal": {"jobs": notes}}}
     return kept
+
+
+def disruptions(found: dict[str, Any]) -> Counter[str]:
+    """Return the number of replaced pods by TFCluster and job."""
+    statuses = {name: one["status"] for name, one in found.items() if name.startswith("tfclusters/")}
+    return Counter(
+        {
+            f"{name} {job}": told.get("disruptions", 0)
+            for name, status in statuses.items()
+            for job, told in status.get("jobs", {}).items()
+        }
+    )
 
 
 def _pods(kube: Any) -> dict[str, str]:

@@ -20,8 +20,7 @@ from tfcluster.local.store.serving import read_request
 from tfcluster.manifest.validate import definition
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.assembly import Engine
-from tfcluster_operator.kube import clock, errors
-from tfcluster_operator.kube.client import Client, headers_of
+from tfcluster_operator.kube.client import SYSTEM_CLOCK, Client, from_response, headers_of
 from tfcluster_operator.resolver_sources import read_archive
 
 _LOCAL_USER: Final = "local-user"
@@ -130,7 +129,7 @@ class StoreClient(Client):
     """Sends the engine's requests to the store in this process."""
 
     def __init__(self, store: Store) -> None:
-        self.clock = clock.SYSTEM
+        self.clock = SYSTEM_CLOCK
         self._store = store
 
     async def request(
@@ -161,7 +160,7 @@ class StoreClient(Client):
         request = read_request(method, path, params=params or {}, headers=headers, user=_USER, body=data)
         answer = self._store.serve(request)
         if answer.status >= 400:
-            raise errors.from_response(answer.status, answer.body)
+            raise from_response(answer.status, answer.body)
         return answer
 
 

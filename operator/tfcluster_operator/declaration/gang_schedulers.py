@@ -21,12 +21,7 @@ VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcan
 
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
-    """One of the schedulers.
-
-    ``api`` is the group and version of its PodGroups.  ``name`` is the default schedulerName of the pods of a TFCluster
-    with a gang, "" for the default of Kubernetes.  ``remedy`` says how to install the API.  ``remembers``
-    is true if the status of a PodGroup keeps the fact that it was placed.  ``has_priority``: it has one of its own.
-    """
+    """One of the schedulers; ``remembers``: the status of a PodGroup keeps the fact that it was placed."""
 
     kind: GangSchedulerKind
     api: str
@@ -61,10 +56,7 @@ class GangScheduler:
     def group_of(
         self, labels: Mapping[str, str], annotations: Mapping[str, str], field: str, makers: Iterable[str]
     ) -> str:
-        """Return the name of a pod's PodGroup, "" without one.
-
-        ``field`` is the name in its spec; ``makers`` are the UIDs of the pod and of its controller.
-        """
+        """Return the name of a pod's PodGroup, "" without one; ``makers`` has its UID and its controller's."""
         match self.kind:
             case "Kubernetes":
                 return field

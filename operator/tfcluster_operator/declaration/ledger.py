@@ -24,10 +24,7 @@ _NONE: Final[frozenset[Any]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The final result of the cluster: the condition that became true, its reason and its message.
-
-    ``generation`` is that of the evaluated spec, 0 until it is written to the status.
-    """
+    """The final result: the condition that became true; ``generation`` is 0 until it is written to the status."""
 
     kind: Literal["Succeeded", "Failed"]
     reason: str
@@ -58,11 +55,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A task whose pod was deleted by others, or succeeded and runs again, and is not replaced yet.
-
-    ``pod`` is the UID of the lost pod, "" if its end was not seen; ``attempt`` is how often in a row this happened,
-    which the next pod gets as an annotation.
-    """
+    """A task whose pod was lost and is not replaced yet: its UID, if known, and how often in a row."""
 
     pod: str
     attempt: int

@@ -85,11 +85,8 @@ _LONGEST_LABEL: Final = 63
 
 
 def gang_name(cluster: str, round_of: int, job: str = "") -> str:
-    """Return the name of the PodGroup of the tasks that start together, in this round of starts.
-
-    Names of clusters and jobs do not contain a dot, and a job's does not begin with a digit, so the result is unique.
-    A name that would not be a valid label value ends with its digest.
-    """
+    """Return the name of the PodGroup of the tasks that start together, in this round of starts."""
+    # Names of clusters and jobs do not contain a dot, and a job's does not begin with a digit, so the result is unique.
     name = ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
     if len(name) <= _LONGEST_LABEL:
         return name
@@ -98,10 +95,7 @@ def gang_name(cluster: str, round_of: int, job: str = "") -> str:
 
 
 def claim_name(cluster: str, number: int) -> str:
-    """Return the name of a cluster's Workload of this number, from 0 up.
-
-    The Workloads of all kinds of jobs share a namespace, so the name contains the kind.
-    """
+    """Return the name of a cluster's Workload of this number, from 0 up; all kinds share the namespace."""
     return f"{_OF_A_CLAIM}{cluster}.{number}"
 
 
@@ -116,10 +110,7 @@ _OF_A_CLAIM: Final = "tfcluster-"
 
 
 def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
-    """Return the name of a NetworkPolicy: of the whole cluster, of a job, or of a group of tasks by its first index.
-
-    Names of clusters and jobs do not contain a dot, so the result is unique.
-    """
+    """Return the name of a NetworkPolicy: of the whole cluster, of a job, or of a group of tasks by its first index."""
     return ".".join([cluster, *([dns_job(job)] if job else []), *([] if index is None else [str(index)])])
 
 
@@ -146,10 +137,7 @@ def later_pod_name(first: str, number: int) -> str:
 
 
 def first_pod_name(name: str) -> tuple[str, int]:
-    """Return the name of a task's first pod and the number of this one, 0 for the first.
-
-    A first pod's name ends with a hyphen and the index, so it cannot be confused with a later pod's name.
-    """
+    """Return the name of a task's first pod and the number of this one, 0 for the first."""
     first, found, number = name.rpartition(_LATER)
     is_number = number.isascii() and number.isdecimal() and number[0] != "0" and len(number) <= _LONGEST_NUMBER
     return (first, int(number)) if found and is_number else (name, 0)
@@ -166,10 +154,7 @@ _LONGEST_NUMBER: Final = 9
 
 
 def resolver_name(digest: str) -> str:
-    """Return the name of the ConfigMap that delivers the resolver to all pods of a namespace.
-
-    The name proves the content: an attacker cannot build another archive with the same first 32 digits.
-    """
+    """Return the name of a namespace's resolver ConfigMap, which proves the content."""
     return f"{_OF_THE_RESOLVER}{digest[:_PROVING]}"
 
 
@@ -189,10 +174,7 @@ def dns_job(job: str) -> str:
 
 
 def address(*, cluster: str, namespace: str, job: str, index: int, port: int, cluster_domain: str) -> str:
-    """Return the "host:port" of a task, which does not depend on its pod ("DNS for Services and Pods").
-
-    The headless Service has the name of the cluster.
-    """
+    """Return the "host:port" of a task, which does not depend on its pod ("DNS for Services and Pods")."""
     domain = f".{cluster_domain}" if cluster_domain else ""
     return f"{pod_name(cluster, job, index)}.{cluster}.{namespace}.svc{domain}:{port}"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -56,11 +57,7 @@ Share = Count | Annotated[str, Meta(pattern=r"\A([1-9][0-9]?|100)%\Z")]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The nodes that a queue allows for some tasks of a job: those from ``start`` up to, not including, ``stop``.
-
-    Their pods get these in addition to the template (Kueue: the labels and tolerations of the ResourceFlavors, the
-    additions of admission checks, and the gate until it has written a topology domain into the pod).
-    """
+    """What a queue adds to the pods of the tasks from ``start`` up to, not including, ``stop``."""
 
     start: int
     stop: int
@@ -76,10 +73,7 @@ class Fields(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Colocation(Fields, frozen=True):
-    """The tasks of ``jobs``, or of all jobs if it is empty, run in one topology domain.
-
-    ``topology_key`` is the label of nodes with their domain.
-    """
+    """The tasks of ``jobs``, or of all jobs if it is empty, run on nodes with the same value of the label."""
 
     topology_key: Annotated[str, Meta(min_length=1)]
     when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
@@ -99,16 +93,7 @@ class DisruptionBudget(Fields, frozen=True):
 
 
 class Job(Fields, frozen=True, dict=True):
-    """One job: a named role of TensorFlow and its number of tasks; from ``name`` on, the fields are computed.
-
-    ``filters`` are those of all tasks, ``task_filters`` replace them for one index; ``port`` is TCP, 0 for that of the
-    cluster; ``template`` is the PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod
-    must be replaced.  ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is
-    how long a surplus pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of
-    each task are kept for their logs.  ``task_server``: the main container runs TensorFlow's server.  ``min_replicas``
-    is how many of its tasks belong to a gang, None for all.  ``placements`` are the nodes that its queue allows, empty
-    without a queue.  ``colocation`` and ``spread`` place its tasks relative to others.
-    """
+    """One job: a named role of TensorFlow and its number of tasks; from ``name`` on, the fields are computed."""
 
     replicas: Count = 1
     max_replicas: Count = 0
@@ -124,9 +109,11 @@ class Job(Fields, frozen=True, dict=True):
     drain_timeout_seconds: Count = 0
     disruption_budget: DisruptionBudget = DisruptionBudget()
     name: str = ""
+    #: It changes exactly when a pod must be replaced.
     template_hash: str = ""
     task_filters: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     history_limit: int = 1
+    #: What its queue adds; empty without a queue.
     placements: tuple[Placement, ...] = ()
     colocation: Colocation | None = None
     spread: tuple[Spread, ...] = ()
@@ -208,11 +195,7 @@ class Isolation(Fields, frozen=True):
 
 
 class Gang(Fields, frozen=True):
-    """The tasks that are scheduled together or not at all: of each job the first ``min_replicas``, else all of them.
-
-    ``timeout_seconds`` is for how long they can wait for nodes, None without a limit; ``on_timeout`` is what happens
-    then.  ``scheduler`` is the configured scheduler of gangs.
-    """
+    """The tasks that are scheduled together or not at all: of each job the first ``min_replicas``, else all of them."""
 
     timeout_seconds: Count | None = None
     on_timeout: OnTimeout = "Fail"
@@ -262,13 +245,7 @@ class Spec(Fields, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TFCluster:
-    """One TFCluster object: identity, declaration, and the status it had when it was read.
-
-    ``suspend``, ``success_policy``, ``isolation`` and ``gang`` are those of ``spec`` with what the operator adds;
-    without a gang each pod is scheduled on its own.  ``inject`` is whether the pods get the resolver.  ``queue`` is its
-    LocalQueue, or "", and ``priority_class`` its WorkloadPriorityClass.  ``ledger`` is the record in its status, and
-    ``gave_up`` is why the operator has suspended it though the user has not, or "".
-    """
+    """One TFCluster: identity, declaration with what the operator adds, and the status that it had when it was read."""
 
     name: str
     namespace: str
@@ -281,11 +258,13 @@ class TFCluster:
     status: Mapping[str, Any] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
+    #: Whether the pods get the resolver.
     inject: bool = True
     isolation: Isolation = field(default_factory=Isolation)
     gang: Gang | None = None
     queue: str = ""
     priority_class: str = ""
+    #: Why the operator has suspended it though the user has not, or "".
     gave_up: str = ""
     #: The spec that it was parsed from.
     raw: Any = field(default=None, compare=False, repr=False)
@@ -314,11 +293,8 @@ class TFCluster:
         return None
 
     def colocated(self, job: Job) -> dict[str, str]:
-        """Return the label that the pods of a job share with those of colocated jobs; empty without a colocation.
-
-        Its value is unique for each TFCluster and each edit of the colocation: pods that were placed before an edit, or
-        for an earlier cluster of the name, do not attract later ones.
-        """
+        """Return the label that the pods of a job share with those of colocated jobs; empty without a colocation."""
+        # Pods that were placed before an edit, or for an earlier cluster of the name, do not attract later ones.
         if job.colocation is None:
             return {}
         made_of = [self.uid, job.colocation.topology_key, job.colocation.when_unsatisfiable]
@@ -340,6 +316,60 @@ class TFCluster:
             port=task.job.port,
             cluster_domain=self.spec.cluster_domain,
         )
+
+
+# Device filters.  The grammar is the canonical form of TensorFlow's (DeviceNameUtils::ParseFullName), with each part at
+# most once and in this order: ``/job:J/replica:0/task:N/device:T:N``.  TensorFlow matches field by field; a task is
+# visible when one of its devices can match, so the device part never hides a task from a view.
+_CANONICAL: Final = re.compile(
+    r"(?=/)(?:/job:(?P<job>[a-z][a-z0-9_]*))?(?:/replica:0)?(?:/task:(?P<task>0|[1-9][0-9]*))?"
+    r"(?:/device:[A-Za-z][A-Za-z0-9_]*(?::(?:0|[1-9][0-9]*))?|/(?:cpu|gpu|CPU|GPU):(?:0|[1-9][0-9]*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFilter:
+    """The parts of a filter that decide which tasks it shows; None matches every job or every index."""
+
+    job: str | None
+    task: int | None
+
+
+@lru_cache(maxsize=1024)
+def parse_filter(text: str) -> DeviceFilter | None:
+    """Parse one device filter."""
+    match = _CANONICAL.fullmatch(text)
+    if match is None:
+        return None
+    return DeviceFilter(job=match["job"], task=None if match["task"] is None else int(match["task"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """The tasks of one job that some filters show: all of them, or these indices."""
+
+    everything: bool
+    indices: frozenset[int]
+
+    def within(self, count: int) -> tuple[int, ...]:
+        """Return the visible indices below ``count``, ascending."""
+        return tuple(range(count)) if self.everything else tuple(sorted(i for i in self.indices if i < count))
+
+    def count(self, below: int) -> int:
+        """Return how many indices below this one are visible."""
+        return below if self.everything else sum(index < below for index in self.indices)
+
+
+@lru_cache(maxsize=1024)
+def seen_with(texts: tuple[str, ...], job: str) -> Visible:
+    """Return which other tasks of a job a task with these device filters sees."""
+    if not texts:
+        return Visible(everything=True, indices=frozenset())
+    matching = [f for f in map(parse_filter, texts) if f is not None and f.job in (None, job)]
+    return Visible(
+        everything=any(f.task is None for f in matching),
+        indices=frozenset(f.task for f in matching if f.task is not None),
+    )
 
 
 def main_container(template: Mapping[str, Any]) -> str:

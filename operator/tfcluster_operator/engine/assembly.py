@@ -13,18 +13,16 @@ from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import Client, HistoryLostError, KubeError
 from tfcluster_operator.kube.clusters import Census, Key, Parents
 from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.store import Name, Stores
-from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, unneeded
 from tfcluster_operator.objects.kinds import kinds_for
-from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
-from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
+from tfcluster_operator.report.status import Waiting, undelivered_since, waiting
 
 _log = logging.getLogger(__name__)
 
@@ -74,14 +72,14 @@ class Engine:
             status, account = self._reconciler.report_of(key)
             told = by_type(status)
             found.conditions.update((kind, told.get(kind, {}).get("status", "Unknown")) for kind in CONDITION_TYPES)
-            match tally.waiting(body, status, account.placed_at):
-                case tally.Waiting(reason, since) if reason in WAITS:
+            match waiting(body, status, account.placed_at):
+                case Waiting(reason, since) if reason in WAITS:
                     found.waiting[reason,] += 1
                     found.waiting_oldest[reason,] = max(found.waiting_oldest.get((reason,), 0.0), now - since)
-                case tally.Waiting(reason, since):
+                case Waiting(reason, since):
                     found.not_ready[reason,] += 1
                     found.not_ready_oldest = max(found.not_ready_oldest, now - since)
-            if (late_since := tally.undelivered_since(body, told)) is not None:
+            if (late_since := undelivered_since(body, told)) is not None:
                 found.undelivered_oldest = max(found.undelivered_oldest, now - late_since)
             found.tasks.update(account.tasks)
         return found
@@ -97,7 +95,7 @@ class Engine:
                 await lead.wait()
                 tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
                 tasks.create_task(self._sweep())
-        except* errors.HistoryLostError as lost:
+        except* HistoryLostError as lost:
             raise lost.exceptions[0] from None
 
     async def _open(self, scope: str | None) -> None:
@@ -161,7 +159,7 @@ class Engine:
                 name = f"{copy.meta.namespace}/{copy.meta.name}"
                 try:
                     await self._executor.delete_copy(copy)
-                except errors.KubeError as error:
+                except KubeError as error:
                     _log.warning("ConfigMap %s stays, though no pod mounts it: %s", name, error)
                 else:
                     _log.info("deleted ConfigMap %s: no pod mounts it", name)

@@ -1,23 +1,30 @@
-"""The log and the metrics of reconciles: one line per outcome, which never quotes what might contain a secret."""
+"""What is told about a reconcile: the status, Events, one line in the log for each outcome, and the metrics.
+
+The log never quotes what might contain a secret.  Events are a few per reconcile, and never one per task.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.kube import errors, events
+from tfcluster_operator.kube.client import ApiError, Client, ConflictError, KubeError, NotFoundError, masked
+from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Outcome
 from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.plan.actions import Action, Create, Delete, Patch
-from tfcluster_operator.report import conditions, tally
-from tfcluster_operator.report.status import waiting_since
+from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
+from tfcluster_operator.report import conditions
+from tfcluster_operator.report.conditions import GRAVITY, WAITS
+from tfcluster_operator.report.status import cause_of, is_starting, role_of, tasks_of, waiting_since, was_ready
 
 _log = logging.getLogger(__name__)
 
@@ -70,11 +77,11 @@ class Journal:
             return
         tasks: dict[str, list[str]] = defaultdict(list)
         for failure in ledger.failures:
-            role = tally.role_of(failure.task.rpartition("-")[0])
-            self._metrics.task_failures.labels(role, tally.cause_of(failure)).inc()
+            role = role_of(failure.task.rpartition("-")[0])
+            self._metrics.task_failures.labels(role, cause_of(failure)).inc()
             code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
             tasks[failure.reason + code].append(failure.task)
-        words = events.few([f"{events.few(of)} failed: {how}" for how, of in tasks.items()], "; ")
+        words = few([f"{few(of)} failed: {how}" for how, of in tasks.items()], "; ")
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
         _tell(cluster, words, reasons=why, failures=len(ledger.failures), restarts=ledger.restarts)
 
@@ -85,7 +92,7 @@ class Journal:
             if (reason := _replacement(action, roster, ledger)) in REPLACEMENTS:
                 self._metrics.replacements.labels(reason).inc()
         if done:
-            told = [f"{reason}: {message}" for reason, message in events.told(done)]
+            told = [f"{reason}: {message}" for reason, message in summary_of(done)]
             counts = Counter(action.reason for action in done)
             _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
         refused = {(cluster.generation, gate, one.reason): one for gate, one in outcome.refused.items()}
@@ -93,7 +100,7 @@ class Journal:
         passed = {step.gate for step in outcome.done}
         known = {one for one in account.refused if one[0] == cluster.generation and one[1] not in passed}
         if found := [finding for key, finding in refused.items() if key not in known]:
-            words = events.few([f"{one.reason}: {errors.masked(one.message)}" for one in found], "; ")
+            words = few([f"{one.reason}: {masked(one.message)}" for one in found], "; ")
             why = [*dict.fromkeys(one.reason for one in found)]
             _tell(cluster, words, level=logging.WARNING, reasons=why, refused=len(found))
         account.refused = known | refused.keys()
@@ -111,7 +118,7 @@ class Journal:
 
     def status_refused(self, cluster: TFCluster, words: str) -> None:
         """Log a status that the server rejected."""
-        message = f"the status cannot be written: {errors.masked(words)}"
+        message = f"the status cannot be written: {masked(words)}"
         _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REJECTED])
 
     def pass_ends(
@@ -120,7 +127,7 @@ class Journal:
         """Update the cluster's figures at the end of a reconcile; now is in seconds since the epoch."""
         if waiting_since(roster.cluster.status) and not waiting_since(status):
             account.placed_at = now
-        account.tasks = tally.tasks_of(roster, ledger)
+        account.tasks = tasks_of(roster, ledger)
         # Count it now and not when the status is written: two edits within a second are one status.
         before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch
         account.epoch = int(status["epoch"])
@@ -160,3 +167,211 @@ def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
 def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fields: Any) -> None:
     where = {"cluster": f"{cluster.namespace}/{cluster.name}", "generation": cluster.generation}
     _log.log(level, "%s", message, extra={"fields": {**where, **fields}})
+
+
+#: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
+_STATUS_EVERY: Final = 1.0
+#: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
+_ON_ITS_WAY: Final = 1.0
+#: The reasons of actions whose Events are warnings.
+WARNINGS: Final = (
+    reasons.POD_FAILED,
+    reasons.POD_DISRUPTED,
+    reasons.RECREATED,
+    reasons.RESTARTED_TOGETHER,
+    reasons.QUOTA_WITHDRAWN,
+    reasons.FORCED,
+)
+#: Direct consequences of actions that other Events report already.
+UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
+#: Reasons of Ready and UpToDate that are posted as Events, too.
+EVENTFUL: Final = frozenset({*GRAVITY, reasons.GANG_TIMEOUT, reasons.ROLLOUT_STALLED}) - {
+    reasons.BACKING_OFF,
+    reasons.GANG_UNAVAILABLE,
+    reasons.TASKS_NOT_READY,
+    reasons.WAITING_FOR_JOB,
+}
+
+
+@dataclass(slots=True)
+class Unwritten:
+    """The reports about one cluster that are not written yet: a crash can lose them, but never a counted failure."""
+
+    #: The newest status that is not written yet.
+    pending: Mapping[str, Any] | None = None
+    #: The resourceVersion that the status is based on.
+    version: str = ""
+    #: The actions since the last Event.
+    untold: list[Action] = field(default_factory=list)
+    #: Why the status could not be written, if an Event has this.
+    refusal: str = ""
+    written_at: float = float("-inf")
+    #: When to report a cluster that is becoming ready in any case; None if none is or everything is reported.
+    told_by: float | None = None
+
+
+class StatusWriter:
+    """Writes statuses when they are due."""
+
+    def __init__(self, client: Client, parents: Parents, journal: Journal) -> None:
+        self._client, self._parents, self._journal = client, parents, journal
+        self._clock = client.clock.wall
+
+    async def report(self, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten) -> float | None:
+        """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
+        key = cluster.namespace, cluster.name
+        if self._parents.status_of(key) != status:
+            unwritten.pending = status
+            if (due_in := self._due_in(key, status, unwritten)) > 0:
+                return due_in
+            if (again := await self.write(key, cluster, status, unwritten)) is not None:
+                return again
+        unwritten.pending = unwritten.told_by = None
+        untold, unwritten.untold = unwritten.untold, []
+        await self.post_events(cluster, untold)
+        return None
+
+    def _due_in(self, key: Key, status: Mapping[str, Any], unwritten: Unwritten) -> float:
+        """Return the seconds until a report can be written."""
+        due, now = unwritten.written_at + _STATUS_EVERY, self._clock()
+        # An operator that finds existing objects reports immediately: an earlier one might have put off the report and
+        # crashed before it wrote it, or the Event of their creation.
+        created = any(action.reason == reasons.CREATED for action in unwritten.untold)
+        known = self._parents.status_of(key)
+        new = created and not known.get("observedGeneration")
+        # A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
+        # report covers all of that.
+        if is_starting(status) and (new or was_ready(known, status)):
+            if unwritten.told_by is None:
+                unwritten.told_by = now + _ON_ITS_WAY
+            due = max(due, unwritten.told_by)
+        return due - now
+
+    async def write(
+        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten, *, urgent: bool = False
+    ) -> float | None:
+        """Write the status now; return None, or the seconds until the next reconcile if it was not written."""
+        before = self._parents.status_of(key)
+        unwritten.written_at = self._clock()
+        try:
+            change, version = _merge_patch(before, status), unwritten.version
+            unwritten.version = await self._parents.write_status(key, cluster.uid, version, change, urgent=urgent)
+        except NotFoundError:
+            again = await self._parents.when_leaving(key, cluster.uid)
+            return _STATUS_EVERY if again is None else again
+        except ConflictError:
+            # The spec or a condition was changed in the meantime: read that first.
+            return await self._parents.read_again(key, cluster.uid)
+        except ApiError as error:
+            if str(error) != unwritten.refusal:
+                # While the status cannot be written, only the log and an Event can report this.
+                unwritten.refusal = str(error)
+                self._journal.status_refused(cluster, str(error))
+                message = f"the status of the TFCluster cannot be written: {error.message or error}"
+                await _post_event(self._client, cluster, reasons.REJECTED, message, warning=True)
+            raise
+        self._journal.written(cluster, before, status)
+        unwritten.pending, unwritten.refusal, unwritten.told_by = None, "", None
+        await self._tell_conditions(cluster, before, status)
+        return None
+
+    async def post_events(self, cluster: TFCluster, done: list[Action]) -> None:
+        """Post an Event for each reason of what was done."""
+        for reason, message in summary_of([action for action in done if action.reason not in UNTOLD]):
+            await _post_event(self._client, cluster, reason, message, warning=reason in WARNINGS)
+
+    async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Post an Event for each obstacle and each verdict that was not there before."""
+        known = {(c["type"], c["status"], c["reason"]) for c in before.get("conditions") or ()}
+        for condition in status["conditions"]:
+            kind, reason = condition["type"], condition["reason"]
+            verdict = kind in {SUCCEEDED, FAILED} and condition["status"] == "True"
+            obstacle = reason in EVENTFUL and kind in {"Ready", "UpToDate"}
+            if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
+                warning = kind != SUCCEEDED and reason not in WAITS
+                await _post_event(self._client, cluster, reason, condition["message"], warning=warning)
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch (RFC 7386) from one object to another."""
+    patch: dict[str, Any] = dict.fromkeys(key for key in before if key not in after)
+    for key, value in after.items():
+        known = before.get(key)
+        if key in before and known == value:
+            continue
+        patch[key] = _merge_patch(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return patch
+
+
+#: How many items of a list are named.
+_NAMED: Final = 4
+
+
+async def _post_event(client: Client, cluster: TFCluster, reason: str, message: str, *, warning: bool) -> None:
+    """Post one Event about a TFCluster; a rejected Event is ignored."""
+    wall = client.clock.wall()
+    now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{cluster.name}.{int(wall * 1e9):x}", "namespace": cluster.namespace},
+        "involvedObject": {
+            "apiVersion": naming.API_VERSION,
+            "kind": naming.KIND,
+            "name": cluster.name,
+            "namespace": cluster.namespace,
+            "uid": cluster.uid,
+        },
+        "type": "Warning" if warning else "Normal",
+        "reason": reason,
+        "message": message[:1000],
+        "source": {"component": naming.FIELD_MANAGER},
+        "reportingComponent": naming.FIELD_MANAGER,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    with suppress(KubeError):
+        await client.request("POST", f"/api/v1/namespaces/{cluster.namespace}/events", body=body, urgent=False)
+
+
+def summary_of(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
+    """Summarize what was done as (reason, message), one for each reason: a new cluster is one Event."""
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
+    for action in actions:
+        groups[action.reason, _verb(action), action.kind].append(action.name)
+    messages: dict[str, list[str]] = defaultdict(list)
+    for (reason, verb, kind), names in groups.items():
+        messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {few(names)}")
+    if reasons.POD_KEPT in messages:
+        messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
+    for reason, parts in messages.items():
+        yield reason, "; ".join(parts)
+
+
+def few(words: Sequence[str], between: str = ", ") -> str:
+    """List the first few, and the number of the others."""
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _spell(kind: str, count: int) -> str:
+    if count == 1:
+        return kind
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+
+
+def _verb(action: Action) -> str:
+    match action:
+        case Create(task=None) | Create(reason=reasons.CREATED):
+            return "created"
+        case Create(reason=reason, name=name):
+            # If the name is another one, the failed pod is kept and not replaced.
+            later = naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED
+            return "restarted in" if later else "replaced"
+        case Try():
+            return "tried"
+        case Patch(reason=reason):
+            return "updated" if reason != reasons.POD_KEPT else "kept"
+        case Delete():
+            return "deleted"

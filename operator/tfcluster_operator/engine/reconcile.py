@@ -16,11 +16,9 @@ from tfcluster_operator.declaration.gang_schedulers import GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse, with_status
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.engine.journal import Account, Journal
-from tfcluster_operator.engine.status_writer import StatusWriter, Unwritten
+from tfcluster_operator.engine.journal import Account, Journal, StatusWriter, Unwritten
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import ApiError, Client, KubeError
 from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.store import Stores
@@ -115,7 +113,7 @@ class Reconciler:
         memory.unwritten.version = body["metadata"]["resourceVersion"]
         try:
             return await self._visit(key, body, memory)
-        except errors.KubeError as error:
+        except KubeError as error:
             raise RetryLater(str(error)) from error
 
     async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
@@ -165,7 +163,7 @@ class Reconciler:
                 self._journal.failures_counted(cluster, known)
                 # The write fails if the TFCluster no longer exists, is being deleted, or is another one.
                 known_to_exist = True
-            except errors.ApiError:
+            except ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.add(EVIDENCE)

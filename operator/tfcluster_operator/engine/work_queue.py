@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import SYSTEM_CLOCK, Backoff, masked
 from tfcluster_operator.kube.clusters import Key
 
 _log = logging.getLogger(__name__)
@@ -41,16 +40,13 @@ class NextPart(Exception):  # noqa: N818 - it is a wish, not an error of the pro
 
 
 class WorkQueue:
-    """A queue of keys: ``work`` reconciles one and returns the seconds until the next time, or None.
-
-    ``took`` is called after each reconcile with its duration and the outcome: done, retried or failed.
-    """
+    """A queue of keys: ``work`` reconciles one and returns the seconds until the next; ``took`` gets its duration."""
 
     def __init__(
         self,
         work: Callable[[Key], Awaitable[float | None]],
         *,
-        clock: Callable[[], float] = clocks.SYSTEM.elapsed,
+        clock: Callable[[], float] = SYSTEM_CLOCK.elapsed,
         took: Callable[[float, str], None] = lambda _seconds, _outcome: None,
     ) -> None:
         self._work = work
@@ -65,7 +61,7 @@ class WorkQueue:
         self._marked_while_busy: dict[Key, tuple[float, bool, bool]] = {}
         #: Until when each key rests; the second time applies if it is ahead.
         self._rest_until: dict[Key, tuple[float, float]] = {}
-        self._backoffs: dict[Key, clocks.Backoff] = {}
+        self._backoffs: dict[Key, Backoff] = {}
         self._wake = asyncio.Event()
 
     def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False, ahead: bool = False) -> None:
@@ -142,7 +138,7 @@ class WorkQueue:
         except RetryLater as wish:
             # In an outage every cluster fails every few seconds: log it once for each.
             level = logging.DEBUG if key in self._backoffs else logging.INFO
-            _log.log(level, "tried again: %s", errors.masked(str(wish)), extra=_fields(key))
+            _log.log(level, "tried again: %s", masked(str(wish)), extra=_fields(key))
             outcome, after = "retried", min(_LONGEST_OUTAGE_PAUSE, self._pause(key))
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
             _log.exception("the pass failed", extra=_fields(key))
@@ -163,7 +159,7 @@ class WorkQueue:
             self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent, ahead=ahead)
 
     def _pause(self, key: Key) -> float:
-        return self._backoffs.setdefault(key, clocks.Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)).next()
+        return self._backoffs.setdefault(key, Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)).next()
 
 
 def _fields(key: Key) -> dict[str, dict[str, str]]:

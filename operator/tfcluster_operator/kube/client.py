@@ -9,16 +9,17 @@ answer, a rejection by name, or UnreachableError.
 from __future__ import annotations
 
 import asyncio
+import random
+import re
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 import msgspec
-
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import errors
 
 #: For how many seconds a request is retried.
 _READ_PATIENCE: Final = 20.0
@@ -37,12 +38,142 @@ _CLIMB: Final = 0.05
 _FLOOR: Final = 2.0
 
 
-class AdaptiveLimiter:
-    """The number of concurrent requests: a window that shrinks when the server answers 429, and grows again.
+#: For about this long after an outage of the API server, what was read from it can be outdated.
+_LONGEST_DELAY: Final = 3.0
 
-    Waiting requests are served in order, so no cluster starves; reports (status, events) wait while any request that
-    builds a cluster waits.
-    """
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Two readings that advance together: seconds since the epoch, and since a moment before the start."""
+
+    wall: Callable[[], float]
+    elapsed: Callable[[], float]
+
+
+def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
+    """Return a clock that reads ``wall`` once, now, and then advances as ``elapsed`` does."""
+    behind = wall() - elapsed()
+    return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)
+
+
+class Backoff:
+    """Delays, in seconds, that double up to the longest, with jitter."""
+
+    def __init__(self, first: float, *, longest: float = _LONGEST_DELAY) -> None:
+        self._first = self._pause = first
+        self._longest = longest
+
+    def next(self, at_least: float = 0.0) -> float:
+        """Return the next delay."""
+        pause, self._pause = max(self._pause, at_least), min(self._longest, self._pause * 2)
+        return pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
+
+    def reset(self) -> None:
+        """Start with the first delay again."""
+        self._pause = self._first
+
+
+async def is_set(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, at most for some seconds; return whether it is set."""
+    # Not wait_for(): on Python 3.11 it loses a cancellation that arrives together with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+def _since_boot() -> float:
+    # CLOCK_MONOTONIC stops while a machine sleeps, but a Lease that others can take expires.
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+SYSTEM_CLOCK: Final = steady(time.time, _since_boot)
+
+
+#: Quoted text in a server's message, which can contain submitted values.
+_QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'[^']*'(?!\w)|`[^`]*`")
+_LONGEST_LINE: Final = 300
+
+
+class KubeError(Exception):
+    """A request to the API server failed."""
+
+
+class UnreachableError(KubeError):
+    """The API server gave no useful answer for as long as the request was tried."""
+
+
+class HistoryLostError(KubeError):
+    """etcd was restored, and what was read before is no longer valid: the process should end and start again."""
+
+
+class NotLeadingError(KubeError):
+    """A write was not sent, because another operator might lead by now."""
+
+
+class ApiError(KubeError):
+    """The API server rejected a request: ``status`` is HTTP's, ``reason`` and ``message`` are the server's message."""
+
+    def __init__(self, *, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFoundError(ApiError):
+    """404: the object does not exist."""
+
+
+class AlreadyExistsError(ApiError):
+    """409: an object of this name exists."""
+
+
+class ConflictError(ApiError):
+    """409: the object is not the one (UID), or not in the version, that the request was created for."""
+
+
+class GoneError(ApiError):
+    """410: the version to watch from is no longer kept; list again."""
+
+
+class ServerError(ApiError):
+    """5xx or 429 for as long as a request is tried: a webhook is down, or the server is overloaded."""
+
+
+class _Status(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+def check_answer(status: int, answer: bytes) -> None:
+    """Check that a successful answer is from the API server, and not from a proxy in between."""
+    if status < 400 and not answer.startswith(b"{"):
+        raise UnreachableError(f"the answer is not JSON: {answer[:100].decode(errors='replace')}")
+
+
+def from_response(status: int, body: bytes) -> ApiError:
+    """Build the error of a rejection."""
+    try:
+        told = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        told = _Status(message=body[:200].decode(errors="replace"))
+    conflict = AlreadyExistsError if told.reason == "AlreadyExists" else ConflictError
+    kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: conflict, 410: GoneError, 429: ServerError}
+    kind = kinds.get(status, ServerError if status >= 500 else ApiError)
+    return kind(status=status, reason=told.reason, message=told.message)
+
+
+def masked(words: str) -> str:
+    """Shorten a server's message for the log and mask quoted text: it might be a value of a template."""
+    line = " ".join(_QUOTED.sub('"…"', words).split())
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+class AdaptiveLimiter:
+    """The number of concurrent requests: a window that shrinks when the server answers 429, and grows again."""
+
+    # Waiting requests are served in order, so no cluster starves; reports (status, events) wait for all others.
 
     def __init__(self, elapsed: Callable[[], float], *, window: float = _START) -> None:
         self._elapsed = elapsed
@@ -114,7 +245,7 @@ class Client:
         *,
         patience: float | None = None,
         fence: Callable[[], None] = lambda: None,
-        clock: clocks.Clock = clocks.SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.clock = clock
         self.limiter = AdaptiveLimiter(clock.elapsed)
@@ -143,11 +274,7 @@ class Client:
         patience: float | None = None,
         within: float | None = None,
     ) -> bytes:
-        """Send one request and return the body of its answer, or raise a KubeError.
-
-        ``urgent`` is False for reports, which wait for requests that build clusters.  ``patience`` is for how many
-        seconds it is retried, ``within`` in how many one answer must arrive; None for the usual time.
-        """
+        """Send a request and return the answer; ``patience`` bounds its retries, ``within`` one try, in seconds."""
         writes = method != "GET"
         options: dict[str, Any] = {
             "data": None if body is None else msgspec.json.encode(body),
@@ -157,7 +284,7 @@ class Client:
         }
         usual = self._patience if self._patience is not None else _WRITE_PATIENCE if writes else _READ_PATIENCE
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
-        backoff = clocks.Backoff(0.2)
+        backoff = Backoff(0.2)
         while True:
             try:
                 async with (
@@ -167,18 +294,18 @@ class Client:
                 ):
                     answer = await response.read()
                     status, retry_after = response.status, response.headers.get("Retry-After", "")
-                errors.check_answer(status, answer)
-            except (aiohttp.ClientError, TimeoutError, errors.UnreachableError) as error:
-                trouble: errors.KubeError = errors.UnreachableError(f"{method} {path}: {type(error).__name__}: {error}")
+                check_answer(status, answer)
+            except (aiohttp.ClientError, TimeoutError, UnreachableError) as error:
+                trouble: KubeError = UnreachableError(f"{method} {path}: {type(error).__name__}: {error}")
                 retry_after = ""
             else:
                 if status < 400:
                     self.limiter.answered()
                     return answer
-                trouble = errors.from_response(status, answer)
-                if method == "POST" and isinstance(trouble, errors.ConflictError):
+                trouble = from_response(status, answer)
+                if method == "POST" and isinstance(trouble, ConflictError):
                     # A create does not have a version: the server had a conflict of its own, over a quota's count.
-                    trouble = errors.ServerError(status=status, reason=trouble.reason, message=trouble.message)
+                    trouble = ServerError(status=status, reason=trouble.reason, message=trouble.message)
                 elif status == 429:
                     self.limiter.throttled()
                 elif status < 500 or (writes and status not in _TRIED_AGAIN):
@@ -206,7 +333,7 @@ class Client:
         try:
             async with self._session.get(self._server + path, params=params, timeout=timeout) as response:
                 if response.status >= 400:
-                    raise errors.from_response(response.status, await response.read())
+                    raise from_response(response.status, await response.read())
                 # Not readline(): aiohttp limits the length of a line, and a ConfigMap's event can be longer.
                 rest = b""
                 async for chunk in response.content.iter_any():
@@ -214,4 +341,4 @@ class Client:
                     for line in lines:
                         yield line
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise errors.UnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error
+            raise UnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error

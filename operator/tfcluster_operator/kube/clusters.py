@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import Client, NotFoundError
 from tfcluster_operator.objects.base import ListMeta, Metadata
 
 Key = tuple[str, str]
@@ -129,7 +128,7 @@ class Parents:
         # (Kubernetes: consistent reads from cache); so it is used only if the object is not found.
         try:
             return msgspec.json.decode(await self._client.request("GET", f"{path_of(key[0])}/{key[1]}"), type=dict)
-        except errors.NotFoundError:
+        except NotFoundError:
             # A server without the CRD answers 404 even for an existing object; it rejects a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
             listed = msgspec.json.decode(await self._client.request("GET", path_of(key[0]), params=params), type=dict)
@@ -164,4 +163,4 @@ async def discover(requests: Client) -> None:
     """Raise NotFoundError if the API server's discovery does not have the kind; it can lag behind the lists."""
     answer = await requests.request("GET", _BASE)
     if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
-        raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
+        raise NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")

@@ -17,9 +17,16 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import (
+    SYSTEM_CLOCK,
+    AlreadyExistsError,
+    Client,
+    Clock,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    NotLeadingError,
+)
 from tfcluster_operator.objects.base import Metadata
 
 _log = logging.getLogger(__name__)
@@ -36,8 +43,8 @@ _POLL: Final = 1.0
 TIMEOUT: Final = 2.0
 #: How often a release is tried: an interrupted renewal might have changed the version.
 _RELEASES: Final = 3
-_OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
-_TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
+_OVERTAKEN: Final = (ConflictError, AlreadyExistsError, NotFoundError)
+_TROUBLES: Final = (KubeError, msgspec.DecodeError)
 _NEVER: Final = float("-inf")
 
 
@@ -62,11 +69,8 @@ class Sight:
 
 
 def look(before: Sight | None, record: Record | None, *, me: str, now: float) -> Sight:
-    """Process a record that was read.
-
-    A missing Lease might have been deleted while its holder still acts and will re-create it: it is free only after it
-    was missing for the duration of a claim.
-    """
+    """Process a record that was read."""
+    # The holder of a missing Lease might still act and create it again: it is free after the duration of a claim.
     if record is None:
         return before if before is not None and before.record is None else Sight(None, now + DURATION)
     if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
@@ -112,7 +116,7 @@ class Lease:
         """Return its record, or None if it does not exist."""
         try:
             answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=TIMEOUT)
-        except errors.NotFoundError:
+        except NotFoundError:
             return None
         return _Lease.read(answer)
 
@@ -135,9 +139,7 @@ class LeaseLostError(Exception):
 class Election:
     """A candidate for a Lease; without one (None), an operator without rivals, which acts until it resigns."""
 
-    def __init__(
-        self, lease: Lease | None, me: str = "without an election", *, clock: clocks.Clock = clocks.SYSTEM
-    ) -> None:
+    def __init__(self, lease: Lease | None, me: str = "without an election", *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._lease = lease
         self._me = me
         self._clock = clock
@@ -169,7 +171,7 @@ class Election:
     def fence(self) -> None:
         """Raise NotLeadingError if writes are not allowed: not leading yet, or no longer leading."""
         if not self.acts:
-            raise errors.NotLeadingError(self._not_acting)
+            raise NotLeadingError(self._not_acting)
 
     async def run(self) -> None:
         """Wait for the Lease, then renew it until it is lost (LeaseLostError)."""
@@ -228,7 +230,7 @@ class Election:
         except _OVERTAKEN as error:
             # Another was faster, it was deleted, or the answer to our own write was lost; or the namespace is missing.
             self._sight = None
-            missing = isinstance(error, errors.NotFoundError)
+            missing = isinstance(error, NotFoundError)
             self._note_trouble(str(error) if missing else "")
             return _RETRY if missing else _RETRY / 10
         except _TROUBLES as error:

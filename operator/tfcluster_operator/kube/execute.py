@@ -17,13 +17,20 @@ import msgspec
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.kube import clusters, errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube import clusters
+from tfcluster_operator.kube.client import (
+    AlreadyExistsError,
+    ApiError,
+    Client,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    UnreachableError,
+)
 from tfcluster_operator.kube.store import Name, Stores
-from tfcluster_operator.objects import resolver_copy
 from tfcluster_operator.objects.base import Child, Kind
-from tfcluster_operator.objects.config_map import ConfigMap
-from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, build_copy
 from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA
@@ -95,7 +102,7 @@ class Executor:
 
     async def delete_copy(self, copy: ConfigMap) -> None:
         """Delete a resolver ConfigMap; one that was re-created under its name stays."""
-        with suppress(errors.NotFoundError, errors.ConflictError):
+        with suppress(NotFoundError, ConflictError):
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
 
@@ -170,20 +177,20 @@ class Executor:
         action, about = step.action, f"{step.action.kind} {step.action.name}"
         try:
             await self._carry_out(action, outcome.cluster, patience=0.0 if outcome.impatient else None)
-        except (errors.ConflictError, errors.AlreadyExistsError):
+        except (ConflictError, AlreadyExistsError):
             outcome.lose(step)
             await self._look_up(action, outcome)
-        except errors.ApiError as error:
-            if isinstance(error, errors.NotFoundError) and isinstance(action, Patch | Delete):
+        except ApiError as error:
+            if isinstance(error, NotFoundError) and isinstance(action, Patch | Delete):
                 outcome.lose(step)
                 self._forget(action, outcome.cluster.namespace)
                 return False
             # A 404 for a create: its namespace is being deleted.
-            failed = isinstance(error, errors.ServerError)
+            failed = isinstance(error, ServerError)
             outcome.impatient = outcome.impatient or failed
             reason = reasons.REQUEST_FAILED if failed else reasons.REJECTED
             outcome.refuse(step, reason, f"{about}: {error.message or error}")
-        except errors.UnreachableError as error:
+        except UnreachableError as error:
             outcome.cut_off = str(error)
             outcome.refuse(step, reasons.REQUEST_FAILED, f"{about}: {error}")
         else:
@@ -208,9 +215,9 @@ class Executor:
             delete = Delete(action.kind, action.name, action.replaces, action.reason)
             try:
                 await self._delete(delete, cluster.namespace, patience)
-            except errors.NotFoundError:
+            except NotFoundError:
                 self._forget(delete, cluster.namespace)
-        body = action.build() if action.build else resolver_copy.build(cluster.namespace, self.archive)
+        body = action.build() if action.build else build_copy(cluster.namespace, self.archive)
         if action.kind == Workload.KIND and (named := body["spec"].get("priorityClassRef")):
             # Kueue expects the Workload's creator to set the value of its priority class.
             path = f"{_CLASSES[named['kind']]}/{named['name']}"
@@ -227,9 +234,9 @@ class Executor:
         path = self._kinds[action.kind].path(cluster.namespace)
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)
-        except errors.AlreadyExistsError:
+        except AlreadyExistsError:
             return  # the server validates the object before it finds the name in use
-        except errors.ApiError as error:
+        except ApiError as error:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
 
@@ -247,9 +254,9 @@ class Executor:
                 params={"fieldManager": naming.FIELD_MANAGER},
                 patience=patience,
             )
-        except errors.ApiError as error:
+        except ApiError as error:
             if error.status == 422 and _OF_THE_UID in error.message:
-                raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
+                raise ConflictError(status=409, reason=error.reason, message=error.message) from error
             raise
         self._stores.of[action.kind].put(resource.read(answer))
 
@@ -277,7 +284,7 @@ class Executor:
         try:
             if action.kind in self._kinds:
                 await self.look_at(action.kind, action.name, outcome.cluster)
-        except errors.KubeError as error:
+        except KubeError as error:
             outcome.cut_off = str(error)
 
 

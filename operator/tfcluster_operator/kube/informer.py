@@ -16,9 +16,16 @@ from typing import Final
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.client import (
+    ApiError,
+    Backoff,
+    Client,
+    GoneError,
+    HistoryLostError,
+    KubeError,
+    UnreachableError,
+    from_response,
+)
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.base import Child, Kind, ListMeta, Metadata
 from tfcluster_operator.objects.config_map import ConfigMap
@@ -87,7 +94,7 @@ class Informer(Source):
 
     async def run(self) -> None:
         """List and watch forever."""
-        backoff, told = clocks.Backoff(0.1), ""
+        backoff, told = Backoff(0.1), ""
         while True:
             began = self._client.clock.elapsed()
             try:
@@ -98,11 +105,11 @@ class Informer(Source):
                     await self._read_page({"limit": "1"})
                 self._doubtful = False
                 await self._watch()
-            except errors.HistoryLostError:
+            except HistoryLostError:
                 raise
-            except errors.GoneError:
+            except GoneError:
                 self._version = ""
-            except (errors.KubeError, msgspec.DecodeError) as error:  # a proxy can answer with JSON of its own
+            except (KubeError, msgspec.DecodeError) as error:  # a proxy can answer with JSON of its own
                 self._doubtful = True
                 await self._note(error)
                 if str(error) != told:  # an error that continues for hours is logged once
@@ -117,7 +124,7 @@ class Informer(Source):
 
     async def _note(self, error: Exception) -> None:
         """Note a rejection; if the kind is optional, wait until another try is worthwhile."""
-        if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
+        if not isinstance(error, ApiError) or error.status not in {401, 403, 404}:
             return
         self._version = ""
         if not self._kind.optional or error.status == 401:
@@ -139,12 +146,9 @@ class Informer(Source):
         return page, meta
 
     def _compare(self, version: int) -> None:
-        """Compare the version of a list with the newest known one.
-
-        Resource versions only grow, as long as etcd keeps its data.  After a restore from a backup they continue from
-        an earlier one: every cache then drops new objects as outdated, and a watch from a future version stays silent.
-        Only a process that starts with empty caches works again.
-        """
+        """Compare the version of a list with the newest known one."""
+        # Resource versions only grow.  After a restore of etcd they go on from an earlier one: every cache then drops
+        # new objects as outdated, and a watch from a future version stays silent.  Only a new process works again.
         if version >= self._newest:
             self._newest, self._behind_since = version, None
             return
@@ -152,8 +156,8 @@ class Informer(Source):
         self._behind_since = now if self._behind_since is None else self._behind_since
         words = f"the API server is at version {version} and was at {self._newest} before"
         if now - self._behind_since >= _LATE_AT_MOST:
-            raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
-        raise errors.UnreachableError(words)
+            raise HistoryLostError(f"{words}: was etcd restored from a backup?")
+        raise UnreachableError(words)
 
     async def _list(self) -> None:
         children: list[Child] = []
@@ -189,7 +193,7 @@ class Informer(Source):
         try:
             event = _events.decode(line)
             if event.type == "ERROR":
-                raise errors.from_response(_objects.decode(event.object).code, bytes(event.object))
+                raise from_response(_objects.decode(event.object).code, bytes(event.object))
             if event.type == "BOOKMARK":
                 self._reach(int(_objects.decode(event.object).metadata.resource_version))
                 return
@@ -197,7 +201,7 @@ class Informer(Source):
         except msgspec.DecodeError as error:
             # A line that a broken connection cut off; the next list has its content.
             self._version = ""
-            raise errors.UnreachableError(f"not an event: {error}") from error
+            raise UnreachableError(f"not an event: {error}") from error
         self._reach(child.meta.version)
         if event.type == "DELETED":
             self._store.remove(child)

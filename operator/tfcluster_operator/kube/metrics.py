@@ -20,11 +20,11 @@ from yarl import URL
 
 from tfcluster_operator import __version__
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube.client import SYSTEM_CLOCK
 from tfcluster_operator.kube.informer import Source
 from tfcluster_operator.objects.kinds import KINDS
-from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
+from tfcluster_operator.report.status import CAUSES, OBSTACLES, ROLES, STATES
 
 # A setting of the whole library: without it each counter has a second series with its creation time.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
@@ -83,11 +83,11 @@ _GAUGES: Final[Mapping[str, tuple[str, str, _Labels]]] = {
         "TFClusters by condition",
         {"condition": sorted(CONDITION_TYPES), "status": ("True", "False", "Unknown")},
     ),
-    "not_ready": ("tfcluster_clusters_not_ready", "TFClusters that are not ready", {"reason": tally.OBSTACLES}),
+    "not_ready": ("tfcluster_clusters_not_ready", "TFClusters that are not ready", {"reason": OBSTACLES}),
     "not_ready_oldest": ("tfcluster_not_ready_oldest_seconds", "Longest time since a TFCluster should be ready", {}),
     "waiting": ("tfcluster_clusters_waiting", "TFClusters that wait for quota or for a gang", {"reason": WAITS}),
     "waiting_oldest": ("tfcluster_waiting_oldest_seconds", "Longest wait for quota or for a gang", {"reason": WAITS}),
-    "tasks": ("tfcluster_tasks", "Declared tasks by role and state", {"role": tally.ROLES, "state": tally.STATES}),
+    "tasks": ("tfcluster_tasks", "Declared tasks by role and state", {"role": ROLES, "state": STATES}),
     "undelivered_oldest": ("tfcluster_undelivered_view_oldest_seconds", "Longest delay of a changed view", {}),
     "queue_depth": ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {}),
     "queue_oldest": ("tfcluster_queue_oldest_seconds", "Longest wait for a reconcile", {}),
@@ -104,7 +104,7 @@ class Metrics:
         self.finished = self._declare(
             Counter, "tfcluster_clusters_finished", "TFClusters that finished, by reason", {"reason": VERDICTS}
         )
-        causes = {"role": tally.ROLES, "cause": tally.CAUSES}
+        causes = {"role": ROLES, "cause": CAUSES}
         self.task_failures = self._declare(Counter, "tfcluster_task_failures", "Failures of tasks that count", causes)
         self.replacements = self._declare(
             Counter, "tfcluster_pod_replacements", "Pods that were replaced, by reason", {"reason": REPLACEMENTS}
@@ -172,7 +172,7 @@ def verb_of(method: str, url: URL) -> str:
 
 
 def request_counter(
-    metrics: Metrics, *, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+    metrics: Metrics, *, elapsed: Callable[[], float] = SYSTEM_CLOCK.elapsed
 ) -> aiohttp.ClientMiddlewareType:
     """Return a middleware that counts requests by verb and status code, and measures the time to the answer."""
 

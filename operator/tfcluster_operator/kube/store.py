@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube.client import SYSTEM_CLOCK
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import KINDS, Observed, differ_in_version_alone
@@ -30,13 +30,9 @@ Changed = Callable[[Name, bool], None]
 
 
 class ChildStore:
-    """The children of one kind, by namespace and name and by the UID of their controller.
+    """The children of one kind; ``changed`` gets the namespace and the TFCluster of one, and whether it left."""
 
-    ``changed`` is called for each changed child with its namespace and the name of the TFCluster that controls it (""
-    if none does), and whether it left the watch.
-    """
-
-    def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
+    def __init__(self, changed: Changed, now: Callable[[], float] = SYSTEM_CLOCK.wall) -> None:
         self._changed = changed
         self._now = now
         self._children: dict[Name, Child] = {}
@@ -162,7 +158,7 @@ def _groups_of(child: Child) -> Iterator[tuple[str, ...]]:
 class Stores:
     """The stores of every kind, and their objects of one cluster."""
 
-    def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
+    def __init__(self, changed: Changed, now: Callable[[], float] = SYSTEM_CLOCK.wall) -> None:
         self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
         #: Objects of other owners that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
         self.blocking: dict[str, dict[tuple[str, str], Child]] = {}

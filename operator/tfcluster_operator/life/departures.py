@@ -22,12 +22,9 @@ def job_of(cluster: TFCluster, pod: Pod) -> Job | None:
 
 
 def leaving_of(roster: Roster) -> Leaving:
-    """Return the leaving tasks whose pods still run, so that the coordinator disconnects from them first.
-
-    The view holds one range per job, from the first task that is no longer declared to the last one that still runs.
-    So the view changes only when the last of them ends, and its size does not depend on their number.  The tasks of a
-    job without drainTimeoutSeconds are not listed: their pods are deleted immediately.
-    """
+    """Return the leaving tasks whose pods still run, as one range per job: the chief disconnects first."""
+    # The view changes only when the last of them ends, and its size does not depend on their number.  The tasks of a
+    # job without drainTimeoutSeconds are not listed: their pods are deleted immediately.
     last: dict[str, int] = {}
     for pod in (*roster.surplus, *roster.leaving):
         job = job_of(roster.cluster, pod)
@@ -40,10 +37,7 @@ def leaving_of(roster: Roster) -> Leaving:
 
 
 def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
-    """Return how many seconds to keep the pod of a task that is no longer declared; 0 or less: delete it now.
-
-    drainTimeoutSeconds counts from when the pod was noted as surplus, which is when the smaller view was published.
-    """
+    """Return how many seconds to keep the pod of a task that is no longer declared; 0 or less: delete it now."""
     if job is None or not job.drain_timeout_seconds or pod.phase != "Running" or pod.ended:
         return 0.0
     return (surplus_since(pod, now) or now) + job.drain_timeout_seconds - now
@@ -105,11 +99,7 @@ def pods_to_clean(roster: Roster) -> Iterator[Pod]:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The rollout of one job.
-
-    ``outdated`` pods have an older template and are not being deleted, ``leaving`` pods have one and terminate already;
-    ``unavailable`` are the tasks that are not running.
-    """
+    """The rollout of one job: tasks with an outdated pod, with one that terminates already, and those not running."""
 
     job: Job
     outdated: tuple[Place, ...]

@@ -30,20 +30,17 @@ _FOR_ANOTHER: Final = "rejection in "
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """One round of one gang.
-
-    ``members`` are the places of its tasks; ``unplaced`` are those whose pod does not have a node yet.  ``begun``: a
-    pod of the PodGroup has a node, so all of them had one.  ``existing`` is the PodGroup, if it is ours and stays.
-    ``leaving``: it is being deleted and was never scheduled; Kubernetes keeps it until none of its pods is pending.
-    """
+    """One round of one gang: its tasks, those without a node yet, and the PodGroup, if it is ours and stays."""
 
     name: str
     job: str
     members: tuple[Place, ...]
     unplaced: tuple[Place, ...]
+    #: A pod of the PodGroup has a node, so all of them had one.
     begun: bool
     priority_class: str
     existing: PodGroup | None
+    #: It is being deleted and was never scheduled; Kubernetes keeps it until none of its pods is pending.
     leaving: bool = False
 
     @property
@@ -97,10 +94,8 @@ def is_member(cluster: TFCluster, place: Place) -> bool:
 
 
 def awaited(gangs: Mapping[str, Gang], job: Job) -> list[Gang]:
-    """Return the gangs that must be scheduled before a task of this job, which is not a member, gets a pod.
-
-    Its pod would take resources that a gang lacks: two clusters that start with such pods could block each other.
-    """
+    """Return the gangs that must be scheduled before a task of this job, which is not a member, gets a pod."""
+    # Its pod would take resources that a gang lacks: two clusters that start with such pods could block each other.
     return [gang for gang in gangs.values() if gang.job in {"", wave_of(job)} and not gang.placed]
 
 

@@ -79,10 +79,7 @@ class Turn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One Workload of a cluster, and the tasks that it covers.
-
-    ``first`` is the index of the first task, ``count`` the number of tasks, both by job.
-    """
+    """One Workload of a cluster, and the tasks that it covers: the index of the first one and their number, by job."""
 
     number: int
     workload: Workload
@@ -96,12 +93,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a cluster in its queue.
-
-    ``cluster`` is the part that has quota.  ``holding`` are the admitted claims, if the first one was admitted;
-    ``rest`` are the others.  ``missing_flavors`` has, by job, the ResourceFlavors that do not exist.  ``why`` is the
-    reason why the claims are unknown.
-    """
+    """A cluster in its queue: ``cluster`` is the part with quota, ``holding`` admitted claims, ``rest`` the others."""
 
     turn: Turn
     cluster: TFCluster
@@ -247,10 +239,8 @@ def _claims_of(cluster: TFCluster, observed: Observed) -> Iterator[tuple[int, Wo
 
 
 def _rank(claim: tuple[int, Workload]) -> tuple[bool, int]:
-    """Order admitted claims before waiting ones, so that a lost claim does not affect the tasks of another.
-
-    With a topology it does: Kueue counts the domains by the Workload that the pods have been created for.
-    """
+    """Order admitted claims before waiting ones, so that a lost claim does not affect the tasks of another."""
+    # With a topology it does: Kueue counts the domains by the Workload that the pods have been created for.
     number, workload = claim
     return number > 0 and not workload.admitted and not _has_topology(workload), number
 

@@ -15,13 +15,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
-from tfcluster_operator.life.ending import Ending, ending_of
 from tfcluster_operator.life.queueing import Standing, Turn, is_at_work, stand
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import Observed
 from tfcluster_operator.objects.network_policy import NetworkPolicy, Policy, policies_of
-from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.objects.pod import Ending, Pod, ending_of
 from tfcluster_operator.objects.service import Service
 
 
@@ -62,13 +61,7 @@ class Stage(Enum):
 
 
 class Place(NamedTuple):
-    """One declared task, and its pod, or the pod that holds the name that its pod should have.
-
-    ``ending`` is how our pod's program ended, None while it runs or if its end does not count.  ``outdated``: our pod
-    was created from another template than the current one.  ``kept`` are failed pods of the task, the oldest first,
-    which are kept for their logs only.  ``settled``: our pod runs, and the pod alone does not require an action; its
-    view and its incarnation still can.
-    """
+    """One declared task, and its pod, or the pod that holds the name that its pod should have."""
 
     task: Task
     name: str
@@ -76,7 +69,9 @@ class Place(NamedTuple):
     pod: Pod | None = None
     ending: Ending | None = None
     outdated: bool = False
+    #: Failed pods of the task that are kept for their logs only, the oldest first.
     kept: tuple[Pod, ...] = ()
+    #: Our pod runs, and the pod alone does not require an action; its view and its incarnation still can.
     settled: bool = False
 
     @property
@@ -100,10 +95,7 @@ _Kind = TypeVar("_Kind", bound=Child)
 
 
 class Holding(NamedTuple, Generic[_Kind]):
-    """A name that the cluster needs for an object other than a pod, its holder, and the object.
-
-    ``own`` is the object, if it is ours and is not being deleted.
-    """
+    """The holder of a name that the cluster needs; ``own`` is the object, if it is ours and is not being deleted."""
 
     kind: str
     name: str
@@ -114,27 +106,25 @@ class Holding(NamedTuple, Generic[_Kind]):
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Everything that exists for one cluster, classified.
-
-    ``cluster`` is what is declared, as far as its queue has admitted it, and ``declared`` all of it.  ``places`` has
-    every declared task by job, in the order of the indices.  ``surplus`` are our pods without a declared task;
-    ``leaving`` are terminating pods that are ours, or that hold one of our names for a predecessor; ``at_work`` are the
-    pods of a cluster in a queue that use resources.  ``unsettled`` names the NetworkPolicies that do not exist or
-    differ.  ``resolver`` names the resolver's ConfigMap to mount, or is ""; ``mounted`` are those that our pods mount.
-    """
+    """Everything that exists for one cluster, classified; ``cluster`` is the admitted part of what is ``declared``."""
 
     cluster: TFCluster
     declared: TFCluster
     standing: Standing
     places: Mapping[str, tuple[Place, ...]]
     observed: Observed
+    #: The name of the resolver's ConfigMap to mount, or "", and of those that our pods mount.
     resolver: str = ""
-    policies: tuple[Policy, ...] = ()
-    unsettled: tuple[str, ...] = ()
-    surplus: tuple[Pod, ...] = ()
-    leaving: tuple[Pod, ...] = ()
-    at_work: tuple[Pod, ...] = ()
     mounted: frozenset[str] = frozenset()
+    policies: tuple[Policy, ...] = ()
+    #: The names of the NetworkPolicies that do not exist or differ.
+    unsettled: tuple[str, ...] = ()
+    #: Our pods without a declared task.
+    surplus: tuple[Pod, ...] = ()
+    #: Terminating pods that are ours, or that hold one of our names for a predecessor.
+    leaving: tuple[Pod, ...] = ()
+    #: The pods of a cluster in a queue that use resources.
+    at_work: tuple[Pod, ...] = ()
     uids: frozenset[str] = frozenset()
 
     def held(self, kind: type[_Kind], name: str) -> Holding[_Kind]:
@@ -358,13 +348,10 @@ def _holding(kind: type[_Kind], name: str, holder: Holder, found: _Kind | None) 
 
 
 class Succession(NamedTuple):
-    """The pods of one task that are the cluster's own.
+    """The pods of one task that are ours: the current one (or the name of the one to create), and kept failed ones."""
 
-    A pod cannot be renamed, and a failed pod that is kept occupies its name: the next pod has another name, the first
-    one with the next number, and the same hostname.  ``pod`` is the current pod of the task, or None; ``name`` is its
-    name, or that of the pod to create.  ``kept`` are the failed pods before it, the oldest first; some might be
-    terminating.  A pod that lost its label is kept all the same once a later pod exists.
-    """
+    # A pod cannot be renamed, and a kept pod occupies its name: the next one has another name and the same hostname.
+    # A pod that lost its label is kept all the same once a later pod exists.
 
     name: str
     pod: Pod | None = None

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from tfcluster_operator.declaration import filters, naming
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.naming import digest
-from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster, Visible, seen_with
 from tfcluster_operator.life.departures import Leaving, leaving_of
 from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
@@ -36,11 +36,7 @@ _Pods = Mapping[str, Mapping[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class JobViews:
-    """The wanted ConfigMap of one job: its name and its files, and their total size in bytes.
-
-    If they are too large for a ConfigMap, ``files`` is empty: the size is computed before anything is built.
-    ``tf_config_size`` is the length of the job's longest TF_CONFIG, in bytes; 0 if none is set.
-    """
+    """The wanted ConfigMap of one job; without files if they are too large: their size, in bytes, is computed first."""
 
     job: Job
     name: str
@@ -189,7 +185,7 @@ class _Builder:
         device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
         accelerators: dict[str, contract.JobAccelerators] = {}
         for job in self._cluster.jobs:
-            shown = filters.visible(texts, job.name)
+            shown = seen_with(texts, job.name)
             members = shown.within(job.replicas) if job.name != EVALUATOR else ()
             if members:
                 addresses = {i: self._cluster.address_of(Task(job, i)) for i in members}
@@ -218,11 +214,8 @@ class _Builder:
 
 
 def _pods_of(roster: Roster) -> _Pods | None:
-    """Find the pod of each task for the chief's view, so that it reconnects to a task with a new pod; None: no list.
-
-    An address outlives its pods, so the coordinator could not detect a new pod otherwise.  Evaluators receive no
-    connections.
-    """
+    """Find the pod of each task for the chief's view, so that it reconnects to a task with a new pod; None: no list."""
+    # An address outlives its pods, so the coordinator could not detect a new pod otherwise.
     if roster.cluster.suspend or roster.cluster.job(CHIEF) is None:
         return None
     others = (job for job in roster.cluster.jobs if job.name not in {CHIEF, EVALUATOR})
@@ -247,17 +240,14 @@ def _listed(view: contract.View, pods: _Pods, published: _Pods) -> dict[str, dic
 def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
     """Return a lower bound for the size in bytes of the view with these filters: that of its addresses."""
     return sum(
-        filters.visible(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
+        seen_with(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
         for job in cluster.jobs
         if job.name != EVALUATOR
     )
 
 
-def _filter_ranges(job: Job, shown: filters.Visible) -> tuple[contract.FilterRange, ...]:
-    """Write the filters of the visible tasks up to maxReplicas, equal neighbours as one range.
-
-    TensorFlow keeps the first list that it receives for a task, so tasks that might be added later are included now.
-    """
+def _filter_ranges(job: Job, shown: Visible) -> tuple[contract.FilterRange, ...]:
+    """Write the filters of the visible tasks up to maxReplicas: TensorFlow keeps a task's first list."""
     return tuple(r for r in _runs(job, shown.within(job.max_replicas)) if r.filters)
 
 

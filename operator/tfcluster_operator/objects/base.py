@@ -59,13 +59,7 @@ class Condition(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The identity of an object: its owner, its incarnation, and whether it is being deleted.
-
-    ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster, else "".
-    ``grace`` is the grace period of its deletion in seconds, 0 if it is not being deleted; ``asked_to_go_at`` is the
-    time of the request by the API server's clock, in seconds since the epoch.  ``finalizers`` keep a terminating object
-    until they are removed.
-    """
+    """The identity of an object; its owner is its controller, whose name is known if it is a TFCluster."""
 
     name: str
     namespace: str
@@ -77,6 +71,7 @@ class Meta:
     annotations: Mapping[str, str]
     terminating: bool
     grace: float = 0.0
+    #: When its deletion was requested, by the API server's clock.
     asked_to_go_at: float = 0.0
     finalizers: tuple[str, ...] = ()
 
@@ -134,10 +129,7 @@ class Facts:
 
 
 class Wanted(NamedTuple):
-    """An object that a cluster needs: how it is built, and the patch that corrects an existing one (None: it is right).
-
-    An existing one that is ``unfit`` cannot be corrected: it is deleted and created again.
-    """
+    """An object that a cluster needs; ``change`` returns the patch of an existing one that is not unfit."""
 
     name: str
     build: Callable[[], dict[str, Any]]
@@ -237,11 +229,8 @@ def change_of(
     annotations: Mapping[str, str | None] | None = None,
     **parts: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return the merge patch that corrects an object, or None if nothing differs.
-
-    Merge patches are used because server-side apply cannot remove fields of another field manager.  Labels and
-    annotations of others are left alone.
-    """
+    """Return the merge patch that corrects an object, or None if nothing differs."""
+    # Server-side apply could not remove fields of another manager.  Others' labels and annotations are left alone.
     change: dict[str, Any] = {name: part for name, part in parts.items() if part}
     metadata: dict[str, Any] = {}
     if wrong := {key: value for key, value in labels.items() if meta.labels.get(key) != value}:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -24,16 +27,12 @@ from tfcluster_resolver import contract
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """The digests of one file of a ConfigMap: of its text, and of its membership and filters.
-
-    ``membership`` is "" if the text is not a view; ``epoch`` is then 0.  ``told`` is the annotation of pods for the
-    file: the digest of the view without leaving tasks and the tasks' pods, and that of the latter.  ``incarnations``
-    are the tasks' pods in the file, by job and index.
-    """
+    """The digests of one file: of its text, and of its membership and filters ("" if it is not a view)."""
 
     digest: str
     membership: str
     epoch: int
+    #: The annotation of pods for the file: the digest without leaving tasks and pods, and that of the pods.
     told: str = ""
     incarnations: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
@@ -55,11 +54,7 @@ class _Wire(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """A ConfigMap of ours: the digests of its files, not their text.
-
-    ``binary_files`` do not belong in a ConfigMap of views.  ``archive`` is the SHA-256 of the resolver's archive, in
-    hexadecimal digits, in a ConfigMap with the name of a resolver ConfigMap and without other files; else "".
-    """
+    """A ConfigMap of ours, without the text of its files; ``archive`` is the SHA-256 of the resolver's, or ""."""
 
     KIND: ClassVar = "ConfigMap"
     meta: Meta
@@ -178,11 +173,9 @@ def membership_digest(view: contract.View) -> str:
 
 
 def _says(view: contract.View, name: str, membership: str) -> ReadFile:
-    """Return the digests of the file with this digest.
-
-    Pods are notified of a new file, so that the kubelet refreshes it immediately, unless only the leaving tasks differ:
-    these change with a new epoch, and their final deletion does not matter to the tasks that stay.
-    """
+    """Return the digests of the file with this digest."""
+    # Pods are notified of a new file unless only the leaving tasks differ: these change with a new epoch, and their
+    # final deletion does not matter to the tasks that stay.
     told = name
     if view.leaving or view.incarnations:
         told = digest(contract.dump(replace(view, leaving={}, incarnations={})))
@@ -198,3 +191,83 @@ def _remember(file: ReadFile) -> ReadFile:
         _known.clear()
     _known[file.digest] = file
     return file
+
+
+# The resolver as one zip, and the ConfigMap with it, which all pods of a namespace mount.  The same sources always
+# yield the same bytes, and the ConfigMap is named after them and immutable: all TFClusters of a namespace share one, an
+# operator of another version creates another, and a pod keeps the one that it was started with.  Users who can create
+# ConfigMaps can use the name of one, so it is validated by its content, never by its labels.
+
+#: A limit for our own growth: a ConfigMap holds 1 MiB, and every namespace with TFClusters has one of these.
+LARGEST_ARCHIVE: Final = 200_000
+
+_PACKAGE: Final = "tfcluster_resolver"
+#: The module that Python finds first in the archive: it prefers a newer copy in the image to the one below.
+_CHOOSER: Final = "copies.py"
+#: The folder of the archive with the package itself; :mod:`tfcluster_resolver.copies` looks there.
+_BUNDLED: Final = "bundled"
+#: The oldest time in a zip: a real one would make the bytes differ from build to build.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+#: The source of messages.binpb, which no program reads.
+_NOT_RUN: Final = ".proto"
+
+
+@dataclass(frozen=True)
+class ResolverArchive:
+    """The resolver, ready to be delivered: ``content`` is a zip for PYTHONPATH."""
+
+    content: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def delivered_to(self, cluster: TFCluster) -> str:
+        """Return the name of the ConfigMap that delivers the resolver to a cluster's pods, "" if it is disabled."""
+        return naming.resolver_name(self.digest) if cluster.inject else ""
+
+
+def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
+    """Pack the resolver."""
+    if _CHOOSER not in sources:
+        raise ValueError(f"the resolver's sources lack {_CHOOSER}: {sorted(sources)}")
+    run = {path: content for path, content in sources.items() if not path.endswith(_NOT_RUN)}
+    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in run.items()}
+    files[f"{_PACKAGE}/__init__.py"] = run[_CHOOSER]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            # Otherwise the byte for the operating system of its creation would differ.
+            entry.create_system = 3
+            archive.writestr(entry, files[path])
+    content = packed.getvalue()
+    if len(content) > LARGEST_ARCHIVE:
+        raise ValueError(f"the resolver's archive has {len(content)} bytes, more than {LARGEST_ARCHIVE}")
+    return ResolverArchive(content)
+
+
+def build_copy(namespace: str, archive: ResolverArchive) -> dict[str, Any]:
+    """Build the ConfigMap of a namespace: immutable, so that the kubelet need not watch it; no TFCluster owns it."""
+    name = naming.resolver_name(archive.digest)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": naming.resolver_labels()},
+        "immutable": True,
+        "binaryData": {naming.ARCHIVE_FILE: base64.b64encode(archive.content).decode("ascii")},
+    }
+
+
+def change_of_copy(existing: ConfigMap) -> dict[str, Any] | None:
+    """Return the patch that corrects the labels of a resolver ConfigMap, or None if nothing differs."""
+    return base.change_of(existing.meta, labels=naming.resolver_labels())
+
+
+def unneeded(copies: Iterable[ConfigMap], *, mounted: Collection[str], current: str, needed: bool) -> list[ConfigMap]:
+    """Return the ConfigMaps of one namespace to delete; an invalid one belongs to another owner and stays."""
+    kept = {*mounted, current} if needed else {*mounted}
+    return [one for one in copies if one.meta.name not in kept and one.is_genuine_copy and not one.meta.terminating]

@@ -51,12 +51,7 @@ _Kind = TypeVar("_Kind", bound=Child)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that exists, by kind and name.
-
-    ``objects`` are all but the pods.  ``other_policies`` are the NetworkPolicies of the namespace that no TFCluster
-    controls, and ``flavors`` the ResourceFlavors of the whole Kubernetes cluster.  ``lacking`` has the reason why a
-    kind is not available.
-    """
+    """Everything that exists, by kind and name; ``lacking`` has the reason why a kind is not available."""
 
     objects: Mapping[str, Mapping[str, Child]] = field(default_factory=dict)
     pods: Mapping[str, Pod] = field(default_factory=dict)

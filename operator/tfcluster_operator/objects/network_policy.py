@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from tfcluster_operator.declaration import filters, naming
-from tfcluster_operator.declaration.spec import EVALUATOR, Job, TFCluster
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import EVALUATOR, Job, TFCluster, parse_filter, seen_with
 from tfcluster_operator.objects import base
 from tfcluster_operator.objects.base import Child, Meta, Metadata
 
@@ -45,10 +45,7 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """A NetworkPolicy: the digest of its spec, and its podSelector, because a patch must name removed labels.
-
-    ``ingress``: it is for incoming connections.
-    """
+    """A NetworkPolicy: the digest of its spec, and its podSelector, because a patch must name removed labels."""
 
     KIND: ClassVar = "NetworkPolicy"
     meta: Meta
@@ -219,7 +216,7 @@ def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
     named: dict[str, set[int]] = {job.name: set(job.task_filters) for job in jobs}
     for job in jobs:
         for texts in (job.filters, *job.task_filters.values()):
-            for one in map(filters.parse, texts):
+            for one in map(parse_filter, texts):
                 if one is not None and one.task is not None:
                     for name in named if one.job is None else {one.job} & named.keys():
                         named[name].add(one.task)
@@ -249,7 +246,7 @@ def _shown(texts: tuple[str, ...], jobs: tuple[Job, ...], apart: Mapping[str, _I
     for job in jobs:
         if job.name == EVALUATOR:
             continue
-        visible = filters.visible(texts, job.name)
+        visible = seen_with(texts, job.name)
         if indices := apart[job.name] | {_REST} if visible.everything else visible.indices:
             found[job.name] = indices
     return found
@@ -328,10 +325,7 @@ def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
 def _spec(
     source: _Source, ports: set[int], selected: Mapping[str, Any], peers: list[dict[str, Any]], *, others: bool
 ) -> dict[str, Any]:
-    """Return the spec of a policy (networking.k8s.io/v1), with each field that the server would default.
-
-    ``others``: connections to the other ports are allowed, which no other policy restricts.
-    """
+    """Return a policy's spec, with defaults; ``others`` allows the other ports, which no other policy restricts."""
     rules: list[dict[str, Any]] = []
     if peers:  # A rule with an empty list of peers allows all clients
         to_ports = {} if source.all_ports else {"ports": [_ports(port, port) for port in sorted(ports)]}

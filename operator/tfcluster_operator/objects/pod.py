@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from sys import intern
 from typing import Any, ClassVar, Final
@@ -111,34 +112,19 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The operator's own observations of a pod, by its own clock: times of other machines are not trusted.
-
-    ``since``, ``ended_at`` and ``leaving_since`` are when the operator first saw the pod, the end of its program, and
-    its deletion request, in seconds since the epoch; 0.0 before that.  ``ended_first``: the end came before the
-    deletion request, because the operator saw it so or the pod's own status proves it.  ``leaving_generation`` is the
-    generation of a terminating pod when the operator first saw the termination; 0 for other pods.
-    """
+    """The operator's own observations of a pod, by its own clock, in seconds since the epoch; 0.0: not yet."""
 
     since: float = 0.0
     ended_at: float = 0.0
     leaving_since: float = 0.0
+    #: The end came before the deletion request: the operator saw it so, or the pod's own status proves it.
     ended_first: bool = False
     leaving_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, in the fields that a decision or the status reads.
-
-    ``devices`` counts the healthy devices that the kubelet's device plugin manager granted, by resource, or is None if
-    the server does not report them.  ``trouble`` is a message with the main cause why the pod is not ready.
-    ``resolver`` is the resolver ConfigMap that it mounts, or "".  ``exit`` is how the task's program ended, None while
-    it runs or if the end is unknown; ``disrupted``: the pod was deleted or evicted, so its end says nothing about its
-    program.  ``at_rest``: no container runs; the kubelet reports this a second or two before it changes the phase.
-    ``group`` is the PodGroup with which it is scheduled, or "".  ``generation`` is the pod's while it is being deleted,
-    which increments it, and ``told_of`` the one that the kubelet's status has then (KEP-5067); else 0, as on older
-    servers.
-    """
+    """A pod, in the fields that a decision or the status reads."""
 
     KIND: ClassVar = "Pod"
     meta: Meta
@@ -147,12 +133,16 @@ class Pod:
     disrupted: bool
     reason: str
     node: str
+    #: The healthy devices that the kubelet granted, by resource; None if the server does not report them.
     devices: Mapping[str, int] | None
+    #: The main cause why the pod is not ready.
     trouble: str
     exit: Exit | None = None
     resolver: str = ""
+    #: No container runs; the kubelet reports this a second or two before it changes the phase.
     at_rest: bool = False
     group: str = ""
+    #: While it is being deleted, which increments it, and the one in the kubelet's status then (KEP-5067); else 0.
     generation: int = 0
     told_of: int = 0
     noted: Noted = field(default_factory=Noted)
@@ -222,6 +212,34 @@ class Pod:
     def listening(self) -> bool:
         """Whether a program in the pod can read the view now, so that the pod must be notified of a change."""
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
+
+
+#: The reason that Kubernetes sets on a pod that ran longer than its template's activeDeadlineSeconds.
+OUT_OF_TIME: Final = ("DeadlineExceeded",)
+
+
+class Ending(Enum):
+    """How a pod ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISRUPTED = "disrupted"
+
+
+def ending_of(pod: Pod) -> Ending | None:
+    """Classify the end of a pod; None while its task runs, and for an end after the request to delete the pod."""
+    # The exit code after SIGTERM proves nothing.  Nor do times: the end has the node's clock, the request the API
+    # server's; so an earlier end counts if the operator saw it then, or the pod's own status proves it.
+    if not pod.ended:
+        return None
+    if pod.meta.terminating and not pod.noted.ended_first:
+        return None
+    if pod.disrupted or pod.surplus_since:
+        return Ending.DISRUPTED
+    good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
+    if pod.phase == "Failed" and pod.reason in OUT_OF_TIME:
+        good = False  # the kubelet ended it: the exit code after SIGTERM proves nothing
+    return Ending.SUCCEEDED if good else Ending.FAILED
 
 
 def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:

@@ -43,18 +43,14 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A PodGroup: its minimum number of pods, and its status.
-
-    ``placed``: the gang was scheduled once, which stays true; ``trouble`` is the scheduler's latest message on why it
-    was not, and is None if the scheduler writes that to the pods only.  ``priority_class`` is None if the API does not
-    have the field.
-    """
+    """A PodGroup: its minimum number of pods, its priority class (None: the API has none), and its status."""
 
     KIND: ClassVar = "PodGroup"
     meta: Meta
     min_count: int
     priority_class: str | None
     placed: bool
+    #: The scheduler's latest message on why it was not placed; None if the scheduler writes that to the pods only.
     trouble: str | None
 
 
@@ -121,10 +117,7 @@ def wave_of(job: Job) -> str:
 
 
 def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_class: str) -> dict[str, Any]:
-    """Build one PodGroup (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup").
-
-    ``job`` is the job of the gang, "" for the gang of all jobs that start together.
-    """
+    """Build a PodGroup (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup")."""
     scheduler = _scheduler_of(cluster)
     priority = priority_class if scheduler.has_priority else ""
     annotations = {naming.ANNOTATION_PRIORITY: priority} if priority else None

@@ -43,12 +43,8 @@ def build(
     name: str = "",
     group: str = "",
 ) -> dict[str, Any]:
-    """Build the pod of one task: the template's fields are kept; our names, labels and environment win.
-
-    ``view_digest`` is that of the published view; ``attempt`` counts the task's failures in a row, ``incarnation`` the
-    restarts of the whole job.  ``resolver`` is the ConfigMap that delivers the resolver, or None.  ``name`` is given if
-    it is not the task's first pod; the hostname is always that of the first.
-    """
+    """Build the pod of one task: the template's fields are kept; our names, labels and environment win."""
+    # A name is given if it is not the task's first pod; the hostname is always that of the first.
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
     place = task.job.placement_of(task.index) or Placement(0, 0)

@@ -65,11 +65,8 @@ KIND: Final = base.kind_of(
 
 
 def build(cluster: TFCluster) -> dict[str, Any]:
-    """Build the Service of a cluster.
-
-    Addresses are published before pods are ready, because TensorFlow's tasks wait for each other's names (Kubernetes,
-    "DNS for Services and Pods").
-    """
+    """Build the Service of a cluster."""
+    # Addresses are published before pods are ready: tasks wait for each other's names ("DNS for Services and Pods").
     labels = naming.cluster_labels(cluster.name)
     return {
         "apiVersion": "v1",

@@ -215,11 +215,7 @@ FLAVORS: Final = base.kind_of(
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """The wanted content of a Workload: its queue, its pods, its priority.
-
-    ``pod_sets`` are in Kueue's format, and ``asks`` are digests of the requests of each one's pods.  ``priority_class``
-    is a PriorityClass if ``priority_of_pods``: the pods' own decides, else a WorkloadPriorityClass, or "".
-    """
+    """The wanted content of a Workload; ``asks`` has digests of the requests of each podSet's pods."""
 
     name: str
     queue: str

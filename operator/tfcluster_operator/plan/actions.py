@@ -20,11 +20,7 @@ Build = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create an object.
-
-    ``task`` is the task of a pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
-    Without ``build`` it is the resolver's ConfigMap for the whole namespace, which the executor has.
-    """
+    """Create an object, after what it replaces (a UID) is deleted; without ``build`` it is the resolver's ConfigMap."""
 
     kind: str
     name: str
@@ -41,10 +37,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Validate the pod of a changed template with a dry run.
-
-    A running pod is not deleted if the API server would reject its replacement.
-    """
+    """Validate the pod of a changed template with a dry run, before a running pod is deleted for it."""
 
     name: str
     reason: str
@@ -54,10 +47,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key.
-
-    With a ``version``, the write fails if the object has changed since.
-    """
+    """Merge ``change`` into the object if it still has this UID and, if given, this version; None removes a key."""
 
     kind: str
     name: str
@@ -70,11 +60,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object of this name if it still has this UID; ``force`` does not wait for the node.
-
-    ``toward`` is what the replacement should have and the pod lacks: if each replacement lacks it too, another
-    controller removes it.  The TFCluster itself is deleted when it has finished and its time to live has expired.
-    """
+    """Delete the object if it still has this UID; ``toward`` is what the pod lacks, and its replacement should have."""
 
     kind: str
     name: str
@@ -119,10 +105,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Steps that are carried out in parallel; ``careful`` ones first one, then two, then four at a time.
-
-    So a thousand creations that are all rejected cost one request and not a thousand.
-    """
+    """Steps that are carried out in parallel; ``careful`` ones first one, then two, then four at a time."""
 
     phase: Phase
     steps: tuple[Step, ...]
@@ -131,13 +114,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now.
-
-    ``groups`` are carried out one after the other: publish views, notify running pods, delete, replace pods, create
-    missing ones.  The operator can stop after any prefix of them, and a rejection blocks only the steps that need its
-    gate.  ``wake_after`` is when to reconcile again without an event, in seconds.  ``needed`` are the gates that tasks
-    wait for: closing another one does not prevent a task from becoming ready.
-    """
+    """What to do now: groups one after the other; a rejection blocks only the steps that need its gate."""
 
     groups: tuple[Group, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -157,10 +157,7 @@ class ClaimsPlan:
             self._remind(claim)
 
     def _remind(self, claim: Claim) -> None:
-        """Write to a claim that Kueue has not evaluated since it was changed.
-
-        Kueue can miss a change while it evaluates the Workload, until the next change of any object.
-        """
+        """Write to a claim that Kueue has not evaluated since a change: it can miss one while it evaluates."""
         asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
         waited, pause = self._now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
         if 0 <= waited < pause:

@@ -12,7 +12,7 @@ from tfcluster_operator.life import views
 from tfcluster_operator.life.gangs import Gang
 from tfcluster_operator.life.roster import Holder, Holding, Roster
 from tfcluster_operator.life.views import LARGEST_TF_CONFIG
-from tfcluster_operator.objects import config_map, network_policy, pod_group, resolver_copy
+from tfcluster_operator.objects import config_map, network_policy, pod_group
 from tfcluster_operator.objects.base import Facts
 from tfcluster_operator.objects.config_map import ConfigMap, lasting
 from tfcluster_operator.objects.kinds import KINDS
@@ -26,10 +26,7 @@ _LOOK_FOR_GROUPS_AGAIN: Final = 20.0
 
 
 def plan_kinds(roster: Roster, story: Story, *, finished: bool) -> None:
-    """Create, correct or delete the objects of the kinds whose row in the table says what a cluster needs.
-
-    For a finished cluster they are only deleted.
-    """
+    """Create, correct or delete the objects of the kinds whose row in the table says what a cluster needs."""
     facts = Facts(roster.cluster, lambda job: sum(1 for _ in roster.open(job)), finished)
     for kind in KINDS.values():
         if kind.wanted is None:
@@ -46,10 +43,8 @@ def plan_kinds(roster: Roster, story: Story, *, finished: bool) -> None:
 
 
 def plan_policies(roster: Roster, story: Story) -> None:
-    """Create the NetworkPolicies of the isolation, or correct them, and delete those that it no longer needs.
-
-    A change that removes a running task's policy waits until all others exist: any pod could connect to it otherwise.
-    """
+    """Create the NetworkPolicies of the isolation, or correct them, and delete those that it no longer needs."""
+    # A change that removes a running task's policy waits until all others exist: any pod could connect otherwise.
     cluster = roster.cluster
     for wanted in roster.policies:
         held = roster.held(NetworkPolicy, wanted.name)
@@ -175,12 +170,9 @@ def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:
-    """Create the resolver's ConfigMap, if a pod mounts it or a pod that will mount it is to be created.
-
-    An operator of another version delivers another one, and a full ConfigMap quota must not stop running tasks.  Its
-    creator is not checked: with the right content only its labels can be wrong; with other content it is not ours to
-    delete, and pods cannot mount it.
-    """
+    """Create the resolver's ConfigMap, if a pod mounts it or a pod that will mount it is to be created."""
+    # A full ConfigMap quota must not stop running tasks.  Its creator is not checked: with the right content only its
+    # labels can be wrong; with other content it is not ours to delete, and pods cannot mount it.
     held = roster.copy
     if held is None:
         return
@@ -194,7 +186,7 @@ def plan_resolver(roster: Roster, story: Story) -> None:
         )
         story.close(RESOLVER, Finding(reasons.RESOLVER_UNTRUSTED, message))
         return
-    change = resolver_copy.change(held.own) if held.own else None
+    change = config_map.change_of_copy(held.own) if held.own else None
     _plan(held, None, change, story, gate=RESOLVER, created=reasons.REPAIRED if mounted else reasons.CREATED)
 
 
@@ -219,11 +211,7 @@ def _plan(
     changed: str = reasons.REPAIRED,
     needs: tuple[Gate, ...] = (),
 ) -> None:
-    """Create one object, or correct it; if it cannot be corrected (``unfit``), it is deleted and created again.
-
-    ``gate`` is closed while it does not exist; ``changed`` is the reason of an edit of its spec.  An edit with
-    ``needs`` waits until these gates are open.
-    """
+    """Create one object, or correct it; if it cannot be corrected (``unfit``), it is deleted and created again."""
     if held.holder is Holder.NOBODY:
         story.do("publish", Create(held.kind, held.name, created, build), gate=gate)
     elif (own := held.own) is None:

@@ -16,11 +16,11 @@ from typing import Final
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.spec import Task
-from tfcluster_operator.life import departures, ending, views
+from tfcluster_operator.life import departures, views
 from tfcluster_operator.life.departures import job_of
 from tfcluster_operator.life.gangs import gangs_of, seconds_until_timeout
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.life.stock import seconds_until_forgiven
+from tfcluster_operator.life.stock import seconds_left, seconds_until_forgiven
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Action, Create, Delete, Gate, Plan
@@ -43,7 +43,7 @@ def plan(
 ) -> Plan:
     """Decide what to do for one cluster."""
     story = Story(holds or Holds(), now)
-    left = ending.seconds_left(roster.cluster, ledger, now)
+    left = seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
         story.wake_after.append(left)
     if (gang_left := seconds_until_timeout(roster.cluster, ledger, now)) is not None:

@@ -38,12 +38,9 @@ RESOLVER: Final[Gate] = "resolver"
 
 
 def gate_of(of: str, name: str) -> Gate:
-    """Return the gate of one object of a kind, or of these parts of a job (or of a PodGroup).
-
-    ``views``, ``pods`` (their creation), ``template`` (the replacement of pods with an older one), ``TF_CONFIG`` (while
-    it is too long), ``placement`` (while the nodes that a queue allows are unknown), ``gang`` (while its PodGroup does
-    not exist).
-    """
+    """Return the gate of one object of a kind, or of these parts of a job (or of a PodGroup)."""
+    # ``views``, ``pods`` (their creation), ``template`` (the replacement of pods with an older one), ``TF_CONFIG``
+    # (while it is too long), ``placement`` (while the nodes that a queue allows are unknown), ``gang`` (its PodGroup).
     return f"{of} {name}"
 
 
@@ -72,11 +69,7 @@ _REPAIRS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
-
-    ``pause`` is the back-off in seconds; it is 0 after an event that can let the rejected write succeed.  ``repair``
-    identifies a repair that another writer reverts, and is "" for a rejection.
-    """
+    """One closed gate, and its back-off in seconds; ``repair`` is what another writer reverts, "" for a rejection."""
 
     times: int
     until: float
@@ -148,10 +141,7 @@ class Holds:
         return Holds(gates)
 
     def lifted(self, now: float) -> Holds:
-        """Return the holds after an event that can let rejected writes succeed: an edit, a deleted pod.
-
-        If a write is still rejected, it is tried again after short back-offs that grow again, as carefully as before.
-        """
+        """Return the holds after an event that can let rejected writes succeed: they are tried again, as carefully."""
         return Holds(
             {
                 gate: hold if hold.repair else replace(hold, until=min(hold.until, now), pause=0.0)

@@ -169,16 +169,14 @@ def test_pods_of_an_older_edit_keep_their_label():
 
 
 @pytest.mark.parametrize(
-    ("scheduling", "template", "words"),
+    ("scheduling", "words"),
     [
-        ({"colocate": {}}, {}, "spec.scheduling.colocate"),
-        (spread({"maxSkew": 0}), {}, "spec.scheduling.spread[0].maxSkew: "),
-        ({"spread": {}}, {}, "spec.scheduling.spread: "),
-        (NEAR, {"affinity": {"podAffinity": 1}}, "template.spec.affinity.podAffinity: "),
-        (APART, {"topologySpreadConstraints": 1}, "template.spec.topologySpreadConstraints: "),
+        ({"colocate": {}}, "spec.scheduling.colocate"),
+        (spread({"maxSkew": 0}), "spec.scheduling.spread[0].maxSkew: "),
+        ({"spread": {}}, "spec.scheduling.spread: "),
     ],
 )
-def test_invalid_scheduling_is_reported(scheduling, template, words):
+def test_invalid_scheduling_is_reported(scheduling, words):
     with pytest.raises(InvalidSpecError) as refused:
-        declared(scheduling, ps=template)
+        declared(scheduling)
     assert words in str(refused.value)

@@ -60,8 +60,7 @@ GRAVE, LIGHT = Finding(reasons.NAME_TAKEN, "grave"), Finding(reasons.TASKS_NOT_R
 REJECTED = Finding(reasons.REJECTED, "why")
 WAITS = [reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG, reasons.WAITING_FOR_PREDECESSOR]
 LATER_ON = [reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING]
-TOO_LARGE = [reasons.VIEW_TOO_LARGE, reasons.TF_CONFIG_TOO_LARGE]
-CAUSES = [*TOO_LARGE, *LATER_ON, reasons.REJECTED, reasons.WAITING_FOR_PREDECESSOR, reasons.TASKS_NOT_READY]
+CAUSES = [reasons.VIEW_TOO_LARGE, *LATER_ON, reasons.REJECTED, reasons.WAITING_FOR_PREDECESSOR, reasons.TASKS_NOT_READY]
 
 
 @pytest.mark.parametrize(

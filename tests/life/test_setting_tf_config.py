@@ -192,21 +192,3 @@ def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
     world.edit("c", edit)
     world.await_condition("c", "UpToDate", status="False", reason="WaitingForDelete")
     assert {name: uid for name, uid in uids_of(world, "c").items() if name in pods} == pods
-
-
-@pytest.mark.usefixtures("operator")
-def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world):
-    """Its job waits with reason TFConfigTooLarge and the size; another job continues, and fewer tasks fix it."""
-    name = "c" * 55
-    world.launch(name, {"ps": {"deviceFilters": ["/job:ps"]}, "w": {"replicas": 999}}, **SET)
-    waits = world.await_condition(name, "Ready", status="False", reason="TFConfigTooLarge")
-    pods = world.await_pods_of(name, [f"{name}-ps-0"])
-
-    assert "the TF_CONFIG of job w takes" in waits["message"]
-    assert told(pods[f"{name}-ps-0"])["cluster"] == {"ps": [f"{name}-ps-0.{name}.{world.namespace}.svc:2222"]}
-    await_another_pass(world, name)
-    assert list(world.pods_of(name)) == [f"{name}-ps-0"]
-
-    world.scale(name, job="w", replicas=1)
-    world.await_pods_of(name, [f"{name}-ps-0", f"{name}-w-0"])
-    world.await_condition(name, "Ready", status="False", reason="TasksNotReady")

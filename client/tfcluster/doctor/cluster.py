@@ -55,7 +55,6 @@ GRAVE: Final = {
     reasons.REQUEST_FAILED: "Repair what the API server's message names, such as a webhook that does not answer.",
     reasons.CONFLICTING_WRITES: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
     reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
-    reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
     reasons.INVALID_SPEC: "Correct the spec as the message says, and update the CRD.",
     reasons.TASK_FAILED: "Read the task's log: `tfcluster logs NAME`. Delete and create the cluster to run it again.",
     reasons.PERMANENT_EXIT_CODE: "Read the task's log: `tfcluster logs NAME`. Its program says that another try fails.",

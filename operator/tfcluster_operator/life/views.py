@@ -11,7 +11,7 @@ the number of such changes (:attr:`TFCluster.edition`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -42,7 +42,6 @@ class JobViews:
     name: str
     files: Mapping[str, ViewFile]
     size: int
-    tf_config_size: int = 0
 
     @property
     def too_large(self) -> bool:
@@ -165,14 +164,7 @@ class _Builder:
                 self._built[key] = build_file(replace(view or self.view(job, texts), epoch=epoch), membership)
             files[file] = self._built[key]
         size = sum(len(file.text) for file in files.values())
-        return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.sets_tf_config else 0)
-
-    def _tf_config_size(self, job: Job, files: Mapping[str, ViewFile]) -> int:
-        readers: dict[str, list[int]] = {}
-        for index in range(job.replicas):
-            own = contract.task_view_file(index)
-            readers.setdefault(own if own in files else contract.VIEW_FILE, []).append(index)
-        return max((largest_of(self._cluster, job, files[name].text, of) for name, of in readers.items()), default=0)
+        return JobViews(job, name, files, size)
 
     def _membership(self, texts: tuple[str, ...], view: contract.View | None) -> str:
         if view is not None:
@@ -275,11 +267,6 @@ def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, in
     return differing
 
 
-#: Linux cannot start a program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2),
-#: MAX_ARG_STRLEN), and a page has 4 KiB at least.
-LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
-
-
 def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
     """Write what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
     seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.spec.resolver.tf_config == "TFJob" else None
@@ -287,22 +274,6 @@ def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
         addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
         seen = replace(seen, jobs={**seen.jobs, EVALUATOR: addresses})
     return contract.tf_config(seen, job=task.job.name, index=task.index, address=cluster.address_of(task))
-
-
-def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:
-    """Return the length of the longest TF_CONFIG among some tasks of a job."""
-    tasks = _read(view).jobs.get(job.name, ())
-    listed = tasks if isinstance(tasks, Mapping) else range(len(tasks))
-    shown, hidden = -1, -1
-    for index in readers:
-        if index in listed:
-            shown = max(shown, index)
-        else:
-            hidden = max(hidden, index)
-    # Among equal clusters the highest index is the longest; a hidden task is added itself, so its cluster is longer.
-    return max(
-        (len(tf_config_of(cluster, Task(job, index), view)) for index in (shown, hidden) if index >= 0), default=0
-    )
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,6 @@ from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangSched
 from tfcluster_operator.life import views
 from tfcluster_operator.life.gangs import Gang
 from tfcluster_operator.life.roster import Holder, Holding, Roster
-from tfcluster_operator.life.views import LARGEST_TF_CONFIG
 from tfcluster_operator.objects import config_map, network_policy, pod_group
 from tfcluster_operator.objects.base import Facts
 from tfcluster_operator.objects.config_map import ConfigMap, lasting
@@ -156,17 +155,6 @@ def _why_published(wanted: views.JobViews, existing: ConfigMap, change: Mapping[
     was = {name: lasting(file.told) for name, file in existing.files.items()}
     will = {name: lasting(file.says.told) for name, file in wanted.files.items()}
     return reasons.VIEW_REFRESHED if was == will else reasons.VIEW_CHANGED
-
-
-def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
-    """Block new pods of a job whose TF_CONFIG is too long to start a program."""
-    if wanted.tf_config_size > LARGEST_TF_CONFIG:
-        message = (
-            f"the TF_CONFIG of job {wanted.job.name} takes {wanted.tf_config_size} bytes, more than the "
-            f"{LARGEST_TF_CONFIG} that an environment variable holds: declare device filters, or fewer tasks, or "
-            "shorter names, or set spec.resolver.tfConfig to None"
-        )
-        story.close(gate_of("TF_CONFIG", wanted.job.name), Finding(reasons.TF_CONFIG_TOO_LARGE, message))
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:

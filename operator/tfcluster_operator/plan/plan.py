@@ -32,7 +32,6 @@ from tfcluster_operator.plan.objects import (
     plan_policies,
     plan_resolver,
     plan_surplus_views,
-    plan_tf_config,
 )
 from tfcluster_operator.plan.story import Holds, Story, gate_of
 from tfcluster_operator.plan.tasks import JobPlan, plan_history
@@ -81,7 +80,6 @@ def _plan_the_life(
         for pod in sorted(roster.surplus, key=_index_of, reverse=True):
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
-            plan_tf_config(job_views, story)
             JobPlan(roster, job_views, gangs, ledger, now, story).plan()
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)

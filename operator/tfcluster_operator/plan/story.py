@@ -39,8 +39,8 @@ RESOLVER: Final[Gate] = "resolver"
 
 def gate_of(of: str, name: str) -> Gate:
     """Return the gate of one object of a kind, or of these parts of a job (or of a PodGroup)."""
-    # ``views``, ``pods`` (their creation), ``template`` (the replacement of pods with an older one), ``TF_CONFIG``
-    # (while it is too long), ``placement`` (while the nodes that a queue allows are unknown), ``gang`` (its PodGroup).
+    # ``views``, ``pods`` (their creation), ``template`` (the replacement of pods with an older one), ``placement`` (the
+    # nodes that a queue allows are unknown), ``gang`` (its PodGroup).
     return f"{of} {name}"
 
 

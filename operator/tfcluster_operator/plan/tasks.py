@@ -67,7 +67,7 @@ class JobPlan:
         if chosen and (outdated := next((place for place in places if place.pod in chosen), None)) is not None:
             build = partial(self._build, outdated.task, name=outdated.name, view_digest="", attempt=0)
             trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
-            self._story.do("tell", trial, gate=gate_of("template", name), needs=(gate_of("TF_CONFIG", name),))
+            self._story.do("tell", trial, gate=gate_of("template", name))
         self._to_replace = frozenset(pod.meta.uid for pod in chosen)
 
     def _is_as_told(self, place: Place) -> bool:
@@ -128,7 +128,7 @@ class JobPlan:
         return gang.name if gang is not None and not gang.placed and is_member(self._cluster, place) else ""
 
     def _what_a_pod_needs(self, place: Place) -> tuple[Gate, ...]:
-        of_job = [gate_of(of, self._job.name) for of in ("views", "TF_CONFIG", "placement")]
+        of_job = [gate_of(of, self._job.name) for of in ("views", "placement")]
         of_job += [gate_of("gang", group)] if (group := self._group_to_join(place)) else []
         return SERVICE, ISOLATION, *map(policy_gate, self._roster.unsettled), *of_job, RESOLVER, EVIDENCE
 
@@ -176,9 +176,8 @@ class JobPlan:
 
     def _replace_outdated(self, place: Place, pod: Pod) -> bool:
         # No running pod is deleted before the API server has validated its replacement.
-        gates = [gate_of(of, self._job.name) for of in ("template", "TF_CONFIG")]
-        outdated = place.outdated and pod.meta.uid in self._to_replace
-        return outdated and self._delete(pod, reasons.TEMPLATE_CHANGED, *gates, toward=self._job.template_hash)
+        gate, outdated = gate_of("template", self._job.name), place.outdated and pod.meta.uid in self._to_replace
+        return outdated and self._delete(pod, reasons.TEMPLATE_CHANGED, gate, toward=self._job.template_hash)
 
     def _replace_one_of_another_gang(self, place: Place, pod: Pod) -> bool:
         """Replace an unscheduled pod that should be scheduled with another gang, or on its own."""

@@ -21,7 +21,6 @@ from tfcluster_operator.plan.actions import Finding
 #: Why an object is not as declared, the most severe first: Ready reports it if a task waits for that, else UpToDate.
 _NOT_AS_DECLARED: Final = (
     reasons.VIEW_TOO_LARGE,
-    reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.RESOLVER_UNTRUSTED,
     reasons.GANG_UNAVAILABLE,

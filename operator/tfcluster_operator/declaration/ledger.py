@@ -152,6 +152,8 @@ class Ledger:
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed
             or not record.counted <= before.counted
+            # A pod that has ended; a missing one is replaced at once.
+            or any(lost.pod and before.lost.get(index) != lost for index, lost in record.lost.items())
             for name, record in self.jobs.items()
         )
 

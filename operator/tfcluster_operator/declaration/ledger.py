@@ -152,7 +152,7 @@ class Ledger:
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed
             or not record.counted <= before.counted
-            # A pod that has ended; a missing one is replaced at once.
+            # A pod that has ended and will be deleted; a missing one is replaced without a write.
             or any(lost.pod and before.lost.get(index) != lost for index, lost in record.lost.items())
             for name, record in self.jobs.items()
         )

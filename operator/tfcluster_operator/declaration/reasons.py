@@ -1,6 +1,6 @@
 """Every reason that a condition or an event can carry: CamelCase, short and stable, because scripts match on it.
 
-What each means, and what to do about it, is in docs/reference/conditions.md.
+docs/reference/conditions.md has the meaning of each, and what to do.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ Share = Count | Annotated[str, Meta(pattern=r"\A([1-9][0-9]?|100)%\Z")]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a queue adds to the pods of the tasks from ``start`` up to, not including, ``stop``."""
+    """The additions of a queue to the pods of the tasks from ``start`` up to, not including, ``stop``."""
 
     start: int
     stop: int
@@ -113,7 +113,7 @@ class Job(Fields, frozen=True, dict=True):
     template_hash: str = ""
     task_filters: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     history_limit: int = 1
-    #: What its queue adds; empty without a queue.
+    #: The additions of its queue; empty without a queue.
     placements: tuple[Placement, ...] = ()
     colocation: Colocation | None = None
     spread: tuple[Spread, ...] = ()

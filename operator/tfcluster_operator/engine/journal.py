@@ -1,4 +1,4 @@
-"""What is told about a reconcile: the status, Events, one line in the log for each outcome, and the metrics.
+"""The reports of a reconcile: the status, Events, one line in the log for each outcome, and the metrics.
 
 The log never quotes what might contain a secret.  Events are a few per reconcile, and never one per task.
 """

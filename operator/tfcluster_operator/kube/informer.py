@@ -147,7 +147,7 @@ class Informer(Source):
 
     def _compare(self, version: int) -> None:
         """Compare the version of a list with the newest known one."""
-        # Resource versions only grow.  After a restore of etcd they go on from an earlier one: every cache then drops
+        # Resource versions only grow.  After a restore of etcd they start from an earlier one: every cache then drops
         # new objects as outdated, and a watch from a future version stays silent.  Only a new process works again.
         if version >= self._newest:
             self._newest, self._behind_since = version, None

@@ -43,7 +43,7 @@ class _Wire(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A PodGroup: its minimum number of pods, its priority class (None: the API has none), and its status."""
+    """A PodGroup: its minimum number of pods, its priority class (None if the API lacks the field), and its status."""
 
     KIND: ClassVar = "PodGroup"
     meta: Meta

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tfcluster_operator.declaration import ledger
 from tfcluster_operator.declaration.ledger import Failing, GaveUp, JobRecord, LastRestart, Ledger, Lost, Verdict
@@ -39,7 +40,7 @@ FULL = Ledger(
     finished_at=AT + 60,
     restarts=3,
     verdict=Verdict("Failed", "TaskFailed", "worker-1 failed"),
-    last_restart=LastRestart("worker-1", "OOMKilled", 137, "killed", AT + 5),
+    last_restart=LastRestart("worker-1", "OOMKilled", 137, "killed", ledger.timestamp(AT + 5)),
     jobs={"worker": WORKER, "ps": JobRecord()},
     granted={"worker": 2},
     regrants=3,
@@ -49,7 +50,7 @@ FULL = Ledger(
 
 
 @pytest.mark.parametrize(
-    "known", [Ledger(), FULL, replace(FULL, last_restart=replace(FULL.last_restart, exit_code=None))]
+    "known", [Ledger(), FULL, replace(FULL, last_restart=structs.replace(FULL.last_restart, exit_code=None))]
 )
 def test_ledger_is_read_as_it_was_written(known):
     assert ledger.read(write(known)) == known

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from decisions.in_memory import creates, make_body, make_cluster, settled
+from decisions.in_memory import creates, make_cluster, settled
+from decisions.observed_pods import pod
 from engine.test_survival import said
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
@@ -17,10 +18,10 @@ from support.async_tests import simulated, within
 from support.memory_kubernetes import Admission, Refusal
 
 from tfcluster_operator.declaration import naming, reasons
-from tfcluster_operator.declaration.parse import has_resolver_delivered, parse
+from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.life.views import views_of
-from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, unneeded
+from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive
 from tfcluster_operator.objects.config_map import build_copy as build_resolver_config_map
 from tfcluster_operator.objects.kinds import KINDS
 from tfcluster_operator.plan.actions import Create
@@ -88,16 +89,11 @@ def test_archive_of_another_config_map_is_not_worked_out():
     ids=["wanted", "unwanted", "mounted", "old", "old and mounted", "another's, by its bytes"],
 )
 def test_copy_is_deleted_when_unused(copy, mounted, current, needed, goes):
-    found = list(unneeded([copy], mounted=mounted, current=current, needed=needed))
-    assert [one.meta.name for one in found] == [NAME] * goes
-
-
-@pytest.mark.parametrize(
-    ("resolver", "delivered"), [({}, True), ({"delivery": "ConfigMap"}, True), ({"delivery": "None"}, False)]
-)
-def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
-    body = make_body(resolver=resolver)
-    assert has_resolver_delivered(body) == parse(body).inject == delivered
+    stores = Stores(lambda *_: None)
+    stores.of["ConfigMap"].put(copy)
+    for name in mounted:
+        stores.of["Pod"].put(pod("demo-worker-0", resolver=name))
+    assert stores.unused_copies(current, ["default"] if needed else []) == [copy] * goes
 
 
 # --- the plan

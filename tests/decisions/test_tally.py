@@ -64,7 +64,7 @@ def test_idle_task_does_not_count_as_missing(spec, ledger):
 )
 def test_failures_have_few_causes(reason, code, cause):
     """A cause corresponds to a remedy; the messages of container runtimes are not labels."""
-    assert cause_of(LastRestart("worker-0", reason, code, "", 0.0)) == cause
+    assert cause_of(LastRestart("worker-0", reason, code)) == cause
 
 
 def condition(text: str) -> dict[str, Any]:

@@ -32,17 +32,21 @@ class Verdict:
     generation: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class LastRestart:
-    """The newest failure that led to a restart."""
+class LastRestart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The newest failure that led to a restart, as in the status."""
 
-    task: str
-    reason: str
-    exit_code: int | None
-    message: str
-    time: float
+    task: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    message: str = ""
+    finished_at: str = ""
     #: The failed pod, if its log outlives the restart.
     pod: str = ""
+
+    @property
+    def time(self) -> float:
+        """When it was counted, in seconds since the epoch."""
+        return _seconds(self.finished_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
                 str(condition.get("message", "")),
                 int(condition.get("observedGeneration") or 0),
             )
-    last, internal = status.get("lastRestart") or {}, _object(status.get(INTERNAL))
+    last, internal = _converted(_object(status.get("lastRestart")), LastRestart()), _object(status.get(INTERNAL))
     known = _converted({key: internal[key] for key in _OF_THE_CLUSTER if key in internal}, Ledger())
     shown, notes = _object(status.get("jobs")), _object(internal.get("jobs"))
     return replace(
@@ -195,16 +199,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
         finished_at=_seconds(status.get("completionTime")),
         restarts=int(status.get("restarts") or 0),
         verdict=verdict,
-        last_restart=LastRestart(
-            task=last.get("task", ""),
-            reason=last.get("reason", ""),
-            exit_code=last.get("exitCode"),
-            message=last.get("message", ""),
-            time=_seconds(last.get("finishedAt")),
-            pod=last.get("pod", ""),
-        )
-        if last
-        else None,
+        last_restart=last if last.task else None,
         jobs={name: _job(_object(shown.get(name)), _object(notes.get(name))) for name in {**shown, **notes}},
     )
 
@@ -233,15 +228,8 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
         fields["startTime"] = timestamp(ledger.started_at)
     if ledger.finished_at:
         fields["completionTime"] = timestamp(ledger.finished_at)
-    if (last := ledger.last_restart) is not None:
-        fields["lastRestart"] = {
-            "task": last.task,
-            "reason": last.reason,
-            **({"exitCode": last.exit_code} if last.exit_code is not None else {}),
-            **({"message": last.message} if last.message else {}),
-            **({"pod": last.pod} if last.pod else {}),
-            "finishedAt": timestamp(last.time),
-        }
+    if ledger.last_restart is not None:
+        fields["lastRestart"] = msgspec.to_builtins(ledger.last_restart)
     return fields
 
 

@@ -51,15 +51,6 @@ def is_ours(body: Mapping[str, Any]) -> bool:
     return manager is None or manager == naming.CONTROLLER
 
 
-def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
-    """Return whether the resolver is delivered to a TFCluster's pods, also if its spec is invalid."""
-    spec = body.get("spec")
-    resolver = spec.get("resolver") if isinstance(spec, Mapping) else None
-    if not isinstance(resolver, Mapping):
-        return True
-    return bool(resolver.get("delivery", _delivery(resolver.get("tfConfig", "None"))) != "None")
-
-
 def _delivery(tf_config: str) -> ResolverDelivery:
     # Programs that read TF_CONFIG do not need the resolver, and PYTHONPATH would hide the image's own.
     return "ConfigMap" if tf_config == "None" else "None"

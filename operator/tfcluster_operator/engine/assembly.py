@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
+from tfcluster_operator.declaration.parse import is_ours
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
@@ -19,7 +19,7 @@ from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.store import Name, Stores
-from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, unneeded
+from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
 from tfcluster_operator.report.status import Waiting, undelivered_since, waiting
@@ -152,9 +152,9 @@ class Engine:
         """Delete, once an hour, the resolver ConfigMaps that pods no longer mount; all TFClusters share them."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY)
-            for copy in self._unneeded_copies():
+            for copy in self._unused_copies():
                 # It might have become needed while another one was deleted.
-                if copy not in self._unneeded_copies():
+                if copy not in self._unused_copies():
                     continue
                 name = f"{copy.meta.namespace}/{copy.meta.name}"
                 try:
@@ -164,16 +164,7 @@ class Engine:
                 else:
                     _log.info("deleted ConfigMap %s: no pod mounts it", name)
 
-    def _unneeded_copies(self) -> list[ConfigMap]:
-        needing = {
-            namespace
-            for (namespace, _), body in self._parents.bodies.items()
-            if is_ours(body) and has_resolver_delivered(body) and "deletionTimestamp" not in body["metadata"]
-        }
-        mounted, found = self._stores.mounted_copies(), list[ConfigMap]()
-        for copy in self._stores.copies():
-            namespace, name = copy.meta.namespace, copy.meta.name
-            names = [name] if (namespace, name) in mounted else []
-            if self._scope_of(namespace) in self._synced:
-                found += unneeded([copy], mounted=names, current=self._resolver, needed=namespace in needing)
-        return found
+    def _unused_copies(self) -> list[ConfigMap]:
+        needing = {namespace for (namespace, _), body in self._parents.bodies.items() if is_ours(body)}
+        unused = self._stores.unused_copies(self._resolver, needing)
+        return [one for one in unused if self._scope_of(one.meta.namespace) in self._synced]

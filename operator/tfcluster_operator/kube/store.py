@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, cast
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube.client import SYSTEM_CLOCK
+from tfcluster_operator.life.queueing import is_at_work
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.kinds import KINDS, Observed, differ_in_version_alone
@@ -178,15 +179,14 @@ class Stores:
         """The number of changes that a decision reads: while it is the same, so is what is observed."""
         return sum([store.changes for store in self.of.values()])
 
-    def copies(self) -> list[ConfigMap]:
-        """Return every ConfigMap with the name of a resolver ConfigMap that no TFCluster controls."""
-        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].all())
-        return [one for one in found if naming.is_of_the_resolver(one.meta.name) and not one.meta.owner_name]
-
-    def mounted_copies(self) -> set[Name]:
-        """Return the names of the resolver ConfigMaps that pods mount whose programs have not ended."""
-        pods = cast("Iterable[Pod]", self.of["Pod"].all())
-        return {(one.meta.namespace, one.resolver) for one in pods if one.phase not in {"Succeeded", "Failed"}}
+    def unused_copies(self, current: str, namespaces: Collection[str]) -> list[ConfigMap]:
+        """Return the resolver ConfigMaps that no pod mounts; clusters of these namespaces need the current one, too."""
+        pods, copies = self.of["Pod"].all(), cast("Iterable[ConfigMap]", self.of["ConfigMap"].all())
+        needed = {(one.meta.namespace, one.resolver) for one in cast("Iterable[Pod]", pods) if is_at_work(one)}
+        needed |= {(namespace, current) for namespace in namespaces}
+        unused = [one for one in copies if (one.meta.namespace, one.meta.name) not in needed]
+        # Others can use the name: an invalid one, or one that they control, stays.
+        return [one for one in unused if one.is_genuine_copy and not one.meta.owner_name and not one.meta.terminating]
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Return everything that exists under a cluster's names or under its control."""

@@ -21,6 +21,7 @@ from tfcluster_operator.declaration.ledger import (
     Ledger,
     Lost,
     Verdict,
+    timestamp,
 )
 from tfcluster_operator.declaration.spec import Job, Task, TFCluster
 from tfcluster_operator.life.gangs import gangs_of, judge_gangs, waiting_since
@@ -340,7 +341,7 @@ def entry_of(task: Task, pod: Pod, now: float) -> LastRestart:
         reason=name_of(pod.exit, pod.reason),
         exit_code=pod.exit.code if pod.exit is not None else None,
         message=words_for(pod),
-        time=now,
+        finished_at=timestamp(now),
         pod=pod.meta.name if task.job.history_limit else "",
     )
 

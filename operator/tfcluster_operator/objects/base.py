@@ -195,26 +195,25 @@ def kind_of(
     return Kind(child, plural, lambda body: observe(one.decode(body)), read_list, names, **served)
 
 
-def owned(
-    cluster: TFCluster, name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+def manifest(  # noqa: PLR0917 - what each object has
+    cluster: TFCluster,
+    api: str,
+    kind: str,
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+    **parts: Any,
 ) -> dict[str, Any]:
-    """Build the metadata of an object that the cluster controls: the garbage collector deletes it after the cluster."""
-    return {
+    """Build an object that the cluster controls: the garbage collector deletes it after the cluster."""
+    owner = {"apiVersion": naming.API_VERSION, "kind": naming.KIND, "name": cluster.name, "uid": cluster.uid}
+    metadata = {
         "name": name,
         "namespace": cluster.namespace,
         "labels": labels,
         **({"annotations": annotations} if annotations else {}),
-        "ownerReferences": [
-            {
-                "apiVersion": naming.API_VERSION,
-                "kind": naming.KIND,
-                "name": cluster.name,
-                "uid": cluster.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
     }
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
 
 
 def labels_of(cluster: TFCluster, job: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -99,13 +99,9 @@ KIND: Final = base.kind_of(
 
 def build(cluster: TFCluster, job: str, files: Mapping[str, ViewFile]) -> dict[str, Any]:
     """Build the ConfigMap with one job's views."""
-    labels, annotations = naming.job_labels(cluster.name, job), _annotations(files)
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": base.owned(cluster, naming.view_name(cluster.name, job), labels=labels, annotations=annotations),
-        "data": {name: file.text for name, file in files.items()},
-    }
+    name, labels = naming.view_name(cluster.name, job), naming.job_labels(cluster.name, job)
+    data = {name: file.text for name, file in files.items()}
+    return base.manifest(cluster, "v1", "ConfigMap", name, labels, _annotations(files), data=data)
 
 
 def change(cluster: TFCluster, job: str, files: Mapping[str, ViewFile], existing: ConfigMap) -> dict[str, Any] | None:
@@ -265,9 +261,3 @@ def build_copy(namespace: str, archive: ResolverArchive) -> dict[str, Any]:
 def change_of_copy(existing: ConfigMap) -> dict[str, Any] | None:
     """Return the patch that corrects the labels of a resolver ConfigMap, or None if nothing differs."""
     return base.change_of(existing.meta, labels=naming.resolver_labels())
-
-
-def unneeded(copies: Iterable[ConfigMap], *, mounted: Collection[str], current: str, needed: bool) -> list[ConfigMap]:
-    """Return the ConfigMaps of one namespace to delete; an invalid one belongs to another owner and stays."""
-    kept = {*mounted, current} if needed else {*mounted}
-    return [one for one in copies if one.meta.name not in kept and one.is_genuine_copy and not one.meta.terminating]

@@ -75,12 +75,8 @@ def spec_of(cluster: TFCluster, job: Job, left: int) -> dict[str, Any]:
 
 def build(cluster: TFCluster, job: Job, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Build the budget of a job."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": base.owned(cluster, _name(cluster, job), labels=naming.job_labels(cluster.name, job.name)),
-        "spec": spec,
-    }
+    name, labels = _name(cluster, job), naming.job_labels(cluster.name, job.name)
+    return base.manifest(cluster, "policy/v1", "PodDisruptionBudget", name, labels, spec=spec)
 
 
 def change(cluster: TFCluster, job: Job, spec: Mapping[str, Any], existing: DisruptionBudget) -> dict[str, Any] | None:

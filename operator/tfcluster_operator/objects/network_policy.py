@@ -2,8 +2,7 @@
 
 TensorFlow's servers execute any graph that they receive (TensorFlow, SECURITY.md), so a client that reaches a task's
 port controls the task.  Mode Cluster allows the tasks of the same cluster.  Mode DeviceFilters allows those that the
-filters
-join: a task that receives a stream connects back, so the policies are the symmetric closure of what the tasks see.
+filters join: a task that receives a stream connects back, so the policies are the symmetric closure of what they see.
 
 Policies are few and do not change when the cluster is resized: tasks that no filter names are the *rest* of their job,
 and the rest is selected by excluding the others.  Only tasks with filters of their own, and those that a filter names
@@ -80,12 +79,8 @@ KIND: Final = base.kind_of(
 
 def build(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
     """Build one NetworkPolicy."""
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": base.owned(cluster, policy.name, labels=base.labels_of(cluster, policy.job)),
-        "spec": policy.spec,
-    }
+    labels = base.labels_of(cluster, policy.job)
+    return base.manifest(cluster, "networking.k8s.io/v1", "NetworkPolicy", policy.name, labels, spec=policy.spec)
 
 
 def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[str, Any] | None:

@@ -121,12 +121,9 @@ def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_clas
     scheduler = _scheduler_of(cluster)
     priority = priority_class if scheduler.has_priority else ""
     annotations = {naming.ANNOTATION_PRIORITY: priority} if priority else None
-    return {
-        "apiVersion": scheduler.api,
-        "kind": "PodGroup",
-        "metadata": base.owned(cluster, name, labels=base.labels_of(cluster, job), annotations=annotations),
-        "spec": {**scheduler.counting(min_count), **({"priorityClassName": priority} if priority else {})},
-    }
+    spec = {**scheduler.counting(min_count), **({"priorityClassName": priority} if priority else {})}
+    labels = base.labels_of(cluster, job)
+    return base.manifest(cluster, scheduler.api, "PodGroup", name, labels, annotations, spec=spec)
 
 
 def change(

@@ -27,6 +27,7 @@ USER_PYTHONPATH: Final = "TFCLUSTER_USER_PYTHONPATH"
 _PYTHONPATH: Final = "PYTHONPATH"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_WITHOUT_TOKEN: Final = {"automountServiceAccountToken": False}
 #: The maximum weight (Kubernetes, "WeightedPodAffinityTerm").
 _WEIGHT: Final = 100
 
@@ -58,34 +59,32 @@ def build(
     volumes = [{"name": naming.VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
     if resolver is not None:
         volumes.append({"name": naming.RESOLVER_VOLUME, "configMap": {"name": resolver}})
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": base.owned(
-            cluster,
-            name or hostname,
-            labels={
-                **(about.get("labels") or {}),
-                **place.labels,
-                **labels,
-                **naming.task_labels(cluster.name, task.job.name, task.index),
-                **cluster.colocated(task.job),
-            },
-            annotations={
-                **(about.get("annotations") or {}),
-                **place.annotations,
-                **annotations,
-                naming.ANNOTATION_VIEW: view_digest,
-                naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
-                naming.ANNOTATION_ATTEMPT: str(attempt),
-                naming.ANNOTATION_INCARNATION: str(incarnation),
-                **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
-                naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
-            },
-        ),
-        "spec": {
-            # A template that names a ServiceAccount wants its token.
-            **({} if _account_of(spec) else {"automountServiceAccountToken": False}),
+    return base.manifest(
+        cluster,
+        "v1",
+        "Pod",
+        name or hostname,
+        {
+            **(about.get("labels") or {}),
+            **place.labels,
+            **labels,
+            **naming.task_labels(cluster.name, task.job.name, task.index),
+            **cluster.colocated(task.job),
+        },
+        {
+            **(about.get("annotations") or {}),
+            **place.annotations,
+            **annotations,
+            naming.ANNOTATION_VIEW: view_digest,
+            naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
+            naming.ANNOTATION_ATTEMPT: str(attempt),
+            naming.ANNOTATION_INCARNATION: str(incarnation),
+            **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
+            naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
+        },
+        spec={
+            # A template that names a ServiceAccount wants its token; the second field is the older one.
+            **({} if spec.get("serviceAccountName") or spec.get("serviceAccount") else _WITHOUT_TOKEN),
             **spec,
             # The operator restarts, with its own delays and counts.
             "restartPolicy": "Never",
@@ -96,12 +95,7 @@ def build(
             "volumes": [*(spec.get("volumes") or ()), *volumes],
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },
-    }
-
-
-def _account_of(spec: Mapping[str, Any]) -> str:
-    """Return the name of the ServiceAccount in a template; the second field is the older one."""
-    return spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
+    )
 
 
 def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:

@@ -67,18 +67,13 @@ KIND: Final = base.kind_of(
 def build(cluster: TFCluster) -> dict[str, Any]:
     """Build the Service of a cluster."""
     # Addresses are published before pods are ready: tasks wait for each other's names ("DNS for Services and Pods").
-    labels = naming.cluster_labels(cluster.name)
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": base.owned(cluster, cluster.name, labels=labels),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {naming.LABEL_CLUSTER: cluster.name},
-            "ports": _ports(cluster),
-        },
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {naming.LABEL_CLUSTER: cluster.name},
+        "ports": _ports(cluster),
     }
+    return base.manifest(cluster, "v1", "Service", cluster.name, naming.cluster_labels(cluster.name), spec=spec)
 
 
 def change(cluster: TFCluster, existing: Service) -> dict[str, Any] | None:

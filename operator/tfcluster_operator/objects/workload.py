@@ -229,16 +229,12 @@ def build(cluster: TFCluster, claim: QuotaRequest) -> dict[str, Any]:
     """Build one Workload, without its priority, which is the value of its priority class."""
     named = {**(_OF_PODS if claim.priority_of_pods else _OF_WORKLOADS), "name": claim.priority_class}
     labels, annotations = naming.cluster_labels(cluster.name), {naming.ANNOTATION_ASKS: claim.asks}
-    return {
-        "apiVersion": _API,
-        "kind": "Workload",
-        "metadata": base.owned(cluster, claim.name, labels=labels, annotations=annotations),
-        "spec": {
-            "queueName": claim.queue,
-            "podSets": [dict(one) for one in claim.pod_sets],
-            **({"priorityClassRef": named} if claim.priority_class else {}),
-        },
+    spec = {
+        "queueName": claim.queue,
+        "podSets": [dict(one) for one in claim.pod_sets],
+        **({"priorityClassRef": named} if claim.priority_class else {}),
     }
+    return base.manifest(cluster, _API, "Workload", claim.name, labels, annotations, spec=spec)
 
 
 def change_of(wanted: QuotaRequest, existing: Workload) -> dict[str, Any] | None:

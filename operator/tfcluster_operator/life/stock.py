@@ -165,7 +165,7 @@ class _Taking:
         elif place.ending is Ending.FAILED and not counted:
             self._failures.append((pod.noted.ended_at, place.task, pod))
         elif place.serving and index in self.failing and is_forgiven(self.failing[index].retry_at, now):
-            del self.failing[index]
+            del self.failing[index]  # otherwise the record of a large job could only grow
         if _is_lost(place, self.job):
             self._lose(index, Lost(pod.meta.uid, pause_before_replacing(pod)[1]))
         elif not pod.meta.terminating and not counted:
@@ -207,18 +207,6 @@ def _is_lost(place: Place, job: Job) -> bool:
     """Return whether a task's pod is replaced without a failure: it was deleted, or runs again after success."""
     again = place.ending is Ending.SUCCEEDED and job.restart_policy == "Always"
     return place.stage is Stage.ENDED and (again or place.ending is Ending.DISRUPTED)
-
-
-def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float | None:
-    """Return the seconds until the next failure of a running task is forgiven, or None."""
-    waits = [
-        of.retry_at + FORGIVEN_AFTER - now
-        for job in roster.cluster.jobs
-        if (failing := ledger.of(job.name).failing)
-        for place in roster.of(job)
-        if place.serving and (of := failing.get(place.task.index)) is not None
-    ]
-    return max(0.0, min(waits)) if waits and ledger.verdict is None else None
 
 
 # How a failed task is restarted.  All times are when the operator counted a failure, not when the node reported it.

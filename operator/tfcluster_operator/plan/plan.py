@@ -20,7 +20,7 @@ from tfcluster_operator.life import departures, views
 from tfcluster_operator.life.departures import job_of
 from tfcluster_operator.life.gangs import gangs_of, seconds_until_timeout
 from tfcluster_operator.life.roster import Roster
-from tfcluster_operator.life.stock import seconds_left, seconds_until_forgiven
+from tfcluster_operator.life.stock import seconds_left
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.plan.actions import EVIDENCE, Action, Create, Delete, Gate, Plan
@@ -81,8 +81,6 @@ def _plan_the_life(
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
             JobPlan(roster, job_views, gangs, ledger, now, story).plan()
-        if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
-            story.wake_after.append(left)
     plan_history(roster, story)
     plan_surplus_views(roster, story)
     plan_resolver(roster, story)

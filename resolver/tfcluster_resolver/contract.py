@@ -130,8 +130,8 @@ class View(_Immutable):
 
     ``isolation`` says who reaches a task's port: "Cluster" (the tasks of this cluster) or "DeviceFilters" (the tasks
     that see it or that it sees); "" where nothing is closed.  ``leaving`` names the tasks of each job that are no
-    longer declared and still run, as ranges [start, stop).  ``incarnations`` says by job and index which pod a task is:
-    it changes with the pod; only the coordinator's view has it.
+    longer declared and still run, as ranges [start, stop).  ``incarnations`` says by job and index which pod a task is,
+    if it is not its first one; only the coordinator's view has it.
     """
 
     name: str

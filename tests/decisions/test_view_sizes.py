@@ -31,12 +31,13 @@ def test_view_too_large_for_a_config_map_is_rejected_with_its_size(monkeypatch):
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
 
-# --- the pod of each task, in the chief's view
+# --- the pods that replaced others, in the chief's view
 def test_pods_of_the_largest_cluster_have_room():
     seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
     cluster = make_cluster({"chief": 1, "ps": 100, "worker": {"replicas": MOST_TASKS - 101, **seen}})
     names = (naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks())
-    pods = {name: pod(name, uid=f"uid-{name}") for name in names}
+    again = {naming.ANNOTATION_REPLACEMENT: "true"}
+    pods = {name: pod(name, uid=f"uid-{name}", annotations=again) for name in names}
     wanted, *_ = views.views_of(call_roll(cluster, Observed(pods=pods))).of_jobs
     named = contract.load(wanted.files["cluster.json"].text).incarnations
     assert (len(named["ps"]), len(named["worker"])) == (100, MOST_TASKS - 101)
@@ -48,7 +49,9 @@ def test_pods_of_the_largest_cluster_have_room():
 def test_view_without_room_for_the_pods_omits_them(monkeypatch):
     cluster = make_cluster({"chief": 1, "ps": 1, "worker": 2, "evaluator": 1})
     world = settled(cluster)
+    del world.objects["Pod", "demo-worker-1"]
     world.settle(cluster)
+    assert contract.load(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"]).incarnations
     size = len(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"])
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
     planned = world.plan(cluster)

@@ -24,8 +24,8 @@ from tfcluster_operator.declaration import naming
 from tfcluster_operator.objects.config_map import (
     LARGEST_ARCHIVE,
     ResolverArchive,
-    build,
     build_archive,
+    build_copy,
 )
 from tfcluster_resolver import copies
 
@@ -131,7 +131,7 @@ def test_unusable_archive_is_rejected(files, words):
 def test_config_map_is_immutable_and_without_an_owner(archive):
     name = f"tfcluster-resolver-{archive.digest[:32]}"
 
-    assert build("team", archive) == {
+    assert build_copy("team", archive) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "team", "labels": naming.resolver_labels()},

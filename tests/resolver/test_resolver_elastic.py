@@ -111,7 +111,8 @@ def test_own_job_need_not_be_shown():
 def test_another_pod_replaces():
     """A task with another pod at the same address is replaced; without that information it is not."""
     before = known(incarnations={("worker", 0): "a", ("worker", 1): "b"})
-    assert planned({}, before, {("worker", 0): "a", ("worker", 1): "c", ("ps", 0): "d"}).replaced == (worker(1),)
+    assert planned({}, before, {("worker", 0): "a", ("worker", 1): "c"}).replaced == (worker(1),)
+    assert planned({}, known(), {("worker", 1): "c"}).replaced == (worker(1),)
     assert not planned({}, before).replaced
 
 

@@ -20,6 +20,7 @@ LABEL_JOB: Final = "tfcluster.dev/job"
 LABEL_INDEX: Final = "tfcluster.dev/task-index"
 LABEL_KEPT: Final = "tfcluster.dev/kept"
 ANNOTATION_VIEW: Final = "tfcluster.dev/view"
+ANNOTATION_REPLACEMENT: Final = "tfcluster.dev/replacement"
 ANNOTATION_ASKED_AT: Final = "tfcluster.dev/asked-at"
 
 

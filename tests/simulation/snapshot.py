@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from simulation import dialect
 from simulation.plans import stable
@@ -92,38 +92,60 @@ def disruptions(found: dict[str, Any]) -> Counter[str]:
     )
 
 
-def _pods(kube: Any) -> dict[str, str]:
-    """Return what a view names each pod, by the task's hostname; without failed pods that are kept."""
+class _Pod(NamedTuple):
+    """The name of a pod in a view, and whether it replaced another one."""
+
+    name: str
+    replaces: bool
+
+
+def _pods(kube: Any) -> dict[str, _Pod]:
+    """Return the pods by their task's hostname, without failed pods that are kept."""
     return {
-        one["spec"].get("hostname", ""): hashlib.sha256(one["metadata"]["uid"].encode()).hexdigest()[:6]
+        one["spec"].get("hostname", ""): _Pod(
+            hashlib.sha256(one["metadata"]["uid"].encode()).hexdigest()[:6],
+            dialect.ANNOTATION_REPLACEMENT in (one["metadata"].get("annotations") or {}),
+        )
         for one in kube.list("pods", dialect.NAMESPACE)
         if dialect.LABEL_KEPT not in (one["metadata"].get("labels") or {})
     }
 
 
-def _known_pods(text: str, pods: Mapping[str, str]) -> str:
-    """Mask the pods that a view names, except whether each is the current pod of its task."""
+def _known_pods(text: str, pods: Mapping[str, _Pod]) -> str:
+    """Mask the pods that a view names, if it is right: a chief's view names each that replaced another."""
     try:
         view = json.loads(text)
-        named = view["incarnations"]
-    except (ValueError, KeyError, TypeError):
+        named = view.pop("incarnations", {})
+        jobs = view["jobs"]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return text
-    for job, tasks in named.items():
-        for index, name in tasks.items():
-            host = f"{view['cluster']['name']}-{job.replace('_', '-')}-{index}"
-            tasks[index] = "its pod" if pods.get(host) == name else "another pod"
+    expected: dict[str, dict[str, str]] = {}
+    for job, tasks in jobs.items():
+        for index in tasks if isinstance(tasks, dict) else range(len(tasks)):
+            pod = pods.get(f"{view['cluster']['name']}-{job.replace('_', '-')}-{index}")
+            if pod is not None and pod.replaces and job not in {"chief", "evaluator"}:
+                expected.setdefault(job, {})[str(index)] = pod.name
+    for job, of_job in named.items():  # a task without a pod keeps the last one
+        for index, name in of_job.items():
+            if f"{view['cluster']['name']}-{job.replace('_', '-')}-{index}" not in pods:
+                expected.setdefault(job, {})[index] = name
+    if named != expected:
+        view["wrong pods"] = named
     return json.dumps(view, sort_keys=True, separators=(",", ":")) + "\n"
 
 
-def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Mapping[str, str]) -> dict[str, Any]:
+def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Mapping[str, _Pod]) -> dict[str, Any]:
     metadata = {name: value for name, value in one["metadata"].items() if name not in _METADATA}
     annotations = dict(metadata.get("annotations") or {})
     if dialect.ANNOTATION_ASKED_AT in annotations:
         annotations[dialect.ANNOTATION_ASKED_AT] = "time"
         metadata["annotations"] = annotations
+    if annotations.pop(dialect.ANNOTATION_REPLACEMENT, None) is not None:
+        metadata["annotations"] = annotations
     if dialect.ANNOTATION_VIEW in annotations:
-        # A digest depends on the cluster's UID: which pods got the same view is compared.
-        annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(annotations[dialect.ANNOTATION_VIEW], len(digests))
+        # A digest depends on the cluster's UID: which pods got the same view is compared, without the pods in it.
+        view = annotations[dialect.ANNOTATION_VIEW].partition("-")[0]
+        annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(view, len(digests))
         metadata["annotations"] = annotations
     rest: dict[str, Any] = {
         name: value for name, value in one.items() if name not in {"metadata", "apiVersion", "kind"}
@@ -137,7 +159,8 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Ma
         if "binaryData" in one:
             rest["binaryData"] = sorted(one["binaryData"])
         if "data" in one:
-            rest["data"] = {name: _known_pods(file, pods) for name, file in one["data"].items()}
+            told = pods if one["metadata"]["name"].endswith("-chief") else {}
+            rest["data"] = {name: _known_pods(file, told) for name, file in one["data"].items()}
     text = json.dumps({"metadata": metadata, **rest}, sort_keys=True)
     text = _DIGEST.sub("tfcluster-resolver-*", _CLOCK.sub("HH:MM:SS", _UID.sub("UID", _EDITED.sub("", text))))
     masked: dict[str, Any] = _without_times(json.loads(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -17,6 +16,7 @@ _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields"
 #: Parts of the status that differ between two runs of the same steps.
 _UNREPEATABLE = ("startTime", "completionTime", "restart_at", "counted", "disruptions")
 _VIEW_DIGEST = "tfcluster.dev/view"
+_REPLACEMENT = "tfcluster.dev/replacement"
 
 
 def snapshot(world: World, cluster: str) -> dict[str, Any]:
@@ -24,8 +24,8 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
 
     Masked: the server's bookkeeping, timestamps, the identities of the namespace and the cluster, a pod's own status
     and the message of Ready, which quotes it (other components write it, in their own time). Also masked: how many pods
-    were replaced, which an operator that dies can forget. View digests depend on the identity, so each becomes the
-    number of the view among the digests of the cluster.
+    were replaced, which an operator that dies can forget, and which. View digests depend on the identity, so each
+    becomes the number of the view among the digests of the cluster.
     """
     owner = world.cluster(cluster)
     label = f"tfcluster.dev/cluster={cluster}"
@@ -39,9 +39,6 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     masked = {f"{kind}/{name}": _mask(found, digests) for kind, all_ in listed.items() for name, found in all_.items()}
     masked["status"] = _mask_status(owner.get("status", {}))
     text = json.dumps(masked, sort_keys=True)
-    for name, pod in world.pods().items():
-        # The pod's name in the chief's view: a view with another pod differs.
-        text = text.replace(hashlib.sha256(pod["metadata"]["uid"].encode()).hexdigest()[:6], f"POD {name}")
     return json.loads(text.replace(owner["metadata"]["uid"], "UID").replace(world.namespace, "NAMESPACE"))
 
 
@@ -58,11 +55,25 @@ def _labelled(found: dict[str, Object], label: str) -> dict[str, Object]:
 def _mask(found: Object, digests: dict[str, str]) -> Object:
     metadata = {key: value for key, value in found["metadata"].items() if key not in _SERVER_FIELDS}
     annotations = dict(metadata.get("annotations", {}))
+    if annotations.pop(_REPLACEMENT, None) is not None:
+        metadata["annotations"] = annotations
     if _VIEW_DIGEST in annotations:
-        annotations[_VIEW_DIGEST] = digests.setdefault(annotations[_VIEW_DIGEST], f"view-{len(digests)}")
+        digest = annotations[_VIEW_DIGEST].partition("-")[0]
+        annotations[_VIEW_DIGEST] = digests.setdefault(digest, f"view-{len(digests)}")
         metadata["annotations"] = annotations
     masked = {key: value for key, value in found.items() if key not in {"metadata", "status"}}
+    if "cluster.json" in masked.get("data", {}):
+        masked["data"] = {name: _without_pods(text) for name, text in masked["data"].items()}
     return {**masked, "metadata": metadata}
+
+
+def _without_pods(text: str) -> Object | str:
+    """Return a view without the pods that replaced others."""
+    try:
+        view = json.loads(text)
+    except ValueError:
+        return text
+    return {key: value for key, value in view.items() if key != "incarnations"} if isinstance(view, dict) else text
 
 
 def _mask_status(status: Object) -> Object:

@@ -125,16 +125,17 @@ class World:
         return None if text is None else json.loads(text)
 
     def chief_knows_the_pods(self, cluster: str) -> bool:
-        """Return whether the chief's view names the current pod of each task; also if the view does not exist."""
+        """Return whether the chief's view names the pods that replaced others; also if the view does not exist."""
         view = self.view(cluster, "chief")
         told = {} if view is None else view.get("incarnations", {})
-        uids = {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+        pods = {name: pod["metadata"] for name, pod in self.pods().items()}
         return view is None or all(
-            told.get(job, {}).get(str(index)) == hashlib.sha256(uids[name].encode()).hexdigest()[:6]
+            told.get(job, {}).get(str(index)) == hashlib.sha256(pods[name]["uid"].encode()).hexdigest()[:6]
             for job, tasks in view["jobs"].items()
             if job not in {"chief", "evaluator"}
             for index in (map(int, tasks) if isinstance(tasks, dict) else range(len(tasks)))
-            if (name := f"{cluster}-{job.replace('_', '-')}-{index}") in uids
+            if (name := f"{cluster}-{job.replace('_', '-')}-{index}") in pods
+            if "tfcluster.dev/replacement" in pods[name]["annotations"]
         )
 
     def events(self, name: str) -> list[Object]:

@@ -87,6 +87,8 @@ class JobRecord:
     begun: bool = False
     completed: frozenset[int] = _NONE
     started: frozenset[int] = _NONE
+    #: The tasks that have had a pod, so that the next one replaces it.
+    had_pod: frozenset[int] = _NONE
     counted: frozenset[str] = _NONE
     failing: Mapping[int, Failing] = field(default_factory=dict)
     lost: Mapping[int, Lost] = field(default_factory=dict)
@@ -164,7 +166,7 @@ class Ledger:
 
 #: The fields of ``status.internal`` for the whole cluster; those of jobs are beside them.
 _OF_THE_CLUSTER: Final = ("granted", "regrants", "gangs", "gave_up")
-_INDICES: Final = ("completed", "started")
+_INDICES: Final = ("completed", "started", "had_pod")
 #: Its fields of a job; users can read the others in ``status.jobs``.
 _OF_A_JOB: Final = (
     "incarnation",

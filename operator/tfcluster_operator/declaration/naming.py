@@ -43,6 +43,8 @@ ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
 ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
 #: On a pod of a cluster with a gang: the scheduler that the operator chose for it; a webhook might have changed it.
 ANNOTATION_SCHEDULER: Final = f"{GROUP}/scheduler"
+#: On a pod that is not the first one of its task: the chief reconnects to the task.
+ANNOTATION_REPLACEMENT: Final = f"{GROUP}/replacement"
 #: The container whose end is the task's end, according to the template: webhooks can add theirs before it.
 ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
 #: How often the job had been restarted as a whole when the pod was created; a pod of an earlier number is replaced.

@@ -115,7 +115,14 @@ def _closed(ledger: Ledger, now: float) -> Ledger:
     """Close the ledger: no task starts again, so records that only serve the next start are dropped."""
     jobs = {
         name: replace(
-            record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0
+            record,
+            begun=False,
+            started=frozenset(),
+            had_pod=frozenset(),
+            failing={},
+            lost={},
+            counted=frozenset(),
+            restart_at=0.0,
         )
         for name, record in ledger.jobs.items()
     }
@@ -195,6 +202,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         begun=record.begun or bool(job.start_after and (record.started or taking.started)),
         completed=frozenset(completed),
         started=frozenset(taking.started),
+        had_pod=frozenset([i for i in record.had_pod | record.started | taking.started if i < job.replicas]),
         # Include pods that are no longer declared: they might be declared again before they are deleted.
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},

@@ -206,14 +206,18 @@ class _Builder:
 
 
 def _pods_of(roster: Roster) -> _Pods | None:
-    """Find the pod of each task for the chief's view, so that it reconnects to a task with a new pod; None: no list."""
+    """Find the pods that replace earlier ones, for the chief's view: it reconnects to their tasks; None: no list."""
     # An address outlives its pods, so the coordinator could not detect a new pod otherwise.
     if roster.cluster.suspend or roster.cluster.job(CHIEF) is None:
         return None
-    others = (job for job in roster.cluster.jobs if job.name not in {CHIEF, EVALUATOR})
     return {
-        job.name: {place.task.index: pod.meta.uid for place in roster.of(job) if (pod := place.own) is not None}
-        for job in others
+        job.name: {
+            place.task.index: pod.meta.uid
+            for place in roster.of(job)
+            if (pod := place.own) is not None and pod.is_replacement
+        }
+        for job in roster.cluster.jobs
+        if job.name not in {CHIEF, EVALUATOR}
     }
 
 

@@ -188,6 +188,11 @@ class Pod:
         return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
 
     @property
+    def is_replacement(self) -> bool:
+        """Whether it is not the first pod of its task."""
+        return naming.ANNOTATION_REPLACEMENT in self.meta.annotations
+
+    @property
     def surplus_since(self) -> int:
         """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it is declared."""
         return self._number(naming.ANNOTATION_SURPLUS_SINCE)

@@ -39,6 +39,7 @@ def build(
     view_digest: str,
     attempt: int,
     incarnation: int = 0,
+    replacement: bool = False,
     resolver: str | None = None,
     tf_config: str | None = None,
     name: str = "",
@@ -80,6 +81,7 @@ def build(
             naming.ANNOTATION_ATTEMPT: str(attempt),
             naming.ANNOTATION_INCARNATION: str(incarnation),
             **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
+            **({naming.ANNOTATION_REPLACEMENT: "true"} if replacement else {}),
             naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
         },
         spec={

@@ -169,11 +169,13 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
     started = {name: set(record.started) for name, record in ledger.jobs.items()}
     failing = {name: dict(record.failing) for name, record in ledger.jobs.items()}
     lost = {name: dict(record.lost) for name, record in ledger.jobs.items()}
+    had_pod = {name: set(record.had_pod) for name, record in ledger.jobs.items()}
     anew = set()
     for action in actions:
         match action:
             case Create(task=Task() as task):
                 started.setdefault(task.job.name, set()).add(task.index)
+                had_pod.setdefault(task.job.name, set()).add(task.index)
                 lost.setdefault(task.job.name, {}).pop(task.index, None)
             case Delete(kind="Pod", name=name, reason=reason, force=False):  # a forced deletion completes another's
                 names = names or {place.name: place.task for of in roster.places.values() for place in of}
@@ -190,5 +192,5 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
         if name in anew and not indices:
             ledger = ledger.with_job(name, begun=False)
         changes = {"started": frozenset(indices), "failing": failing.get(name, {}), "lost": lost.get(name, {})}
-        ledger = ledger.with_job(name, **changes)
+        ledger = ledger.with_job(name, had_pod=frozenset(had_pod.get(name, ())), **changes)
     return ledger

@@ -135,6 +135,7 @@ class JobPlan:
     def _create(self, place: Place, name: str, reason: str, *, replaces: str = "", **told: Any) -> Create:
         """Return the action that creates a task's pod; see :func:`tfcluster_operator.objects.pod_manifest.build`."""
         told |= {"incarnation": self._record.incarnation, "group": self._group_to_join(place)}
+        told["replacement"] = place.task.index in self._record.had_pod
         digest = self._views.told_for(place.task.index)
         build = partial(self._build, place.task, name=name, view_digest=digest, **told)
         return Create("Pod", name, reason, build, place.task, replaces)

@@ -82,6 +82,8 @@ def follow_once(
     pods = {(job, index): pod for job, of_job in view.incarnations.items() for index, pod in of_job.items()}
     listed = membership.jobs().items()
     wanted = {job: tasks if isinstance(tasks, dict) else dict(enumerate(tasks)) for job, tasks in listed}
+    if engine.incarnations is None:
+        engine.incarnations = dict(pods)
     known = _known(engine)
     change = plan.plan(known, wanted, pods, view.epoch)
     late: tuple[Task, ...] = ()
@@ -96,7 +98,6 @@ def follow_once(
         change = part
     if change:
         change = _Resize(engine, known, change, pods, deadline, outdated=outdated).make()
-    engine.incarnations |= {task: pod for task, pod in pods.items() if task not in engine.incarnations}
     untold, engine.untold = engine.untold, None
     return (plan.joined(untold, change) if untold else change), late
 
@@ -245,7 +246,10 @@ class _Resize(Request):
             reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
             self.change = plan.without(self.change, out, reason)
         done = _addresses((*self.change.added, *self.change.replaced))
-        engine.incarnations |= {task: pod for task, pod in self._pods.items() if task in done}
+        engine.incarnations = {
+            **(engine.incarnations or {}),
+            **{task: self._pods[task] for task in done if task in self._pods},
+        }
         return kept
 
 
@@ -259,7 +263,7 @@ def _known(engine: ElasticEngine) -> plan.Known:
         jobs,
         wanted.job_name,
         own.get(wanted.task_index, ""),
-        dict(engine.incarnations),
+        dict(engine.incarnations or {}),
         reconnect.filtered_tasks(wanted.cluster_device_filters),
         lambda index: [
             text

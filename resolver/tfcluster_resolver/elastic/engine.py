@@ -86,8 +86,8 @@ class ElasticEngine:
         self.running = running
         #: Held while the cluster's size is changed.
         self.resizing = threading.Lock()
-        #: Which pod each task is, as far as it is known.
-        self.incarnations: dict[Task, str] = {}
+        #: The tasks that are not their first pod, and which one it is; None before the first change.
+        self.incarnations: dict[Task, str] | None = None
         self.sockets = Sockets()
         #: The change that a caller stopped waiting for; TensorFlow can have made it since.
         self.unfinished: Request | None = None

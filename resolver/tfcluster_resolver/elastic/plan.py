@@ -70,13 +70,13 @@ class Known:
 
 
 def plan(known: Known, wanted: Jobs, incarnations: Mapping[tuple[str, int], str], epoch: int) -> Change:
-    """Decide which changes to ``wanted`` the running program can follow; incarnations are the pods of the tasks."""
+    """Decide which changes to ``wanted`` the running program can follow; incarnations are pods that replaced others."""
     _check_jobs(known, wanted)
     added: list[Task] = []
     removed: list[Task] = []
     replaced: list[Task] = []
     refused: list[Refusal] = []
-    new_pods = {task for task, pod in incarnations.items() if known.incarnations.get(task, pod) != pod}
+    new_pods = {task for task, pod in incarnations.items() if known.incarnations.get(task) != pod}
     for job in ELASTIC:
         before, now = known.jobs.get(job, {}), wanted.get(job, {})
         count = next(index for index in range(len(now) + 1) if index not in now)  # up to the first gap

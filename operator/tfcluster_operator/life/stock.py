@@ -58,7 +58,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     )
     failures: list[_Failure] = []
     for job in cluster.jobs:
-        ledger = _take_in(roster, job, ledger, failures, now)
+        ledger = _take_in(roster, job, ledger, failures)
     # Sort by when we saw them; two failures' times are from different nodes and cannot be compared.
     ledger = _judge(roster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     ledger = _with_gangs(roster, ledger, now)
@@ -156,7 +156,7 @@ class _Taking:
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
         self.replaced = record.replaced
 
-    def look_at(self, place: Place, now: float) -> None:
+    def look_at(self, place: Place) -> None:
         """Update the record from one task's pod."""
         pod, index = place.own, place.task.index
         if pod is None:
@@ -171,8 +171,6 @@ class _Taking:
             self.completed.add(index)
         elif place.ending is Ending.FAILED and not counted:
             self._failures.append((pod.noted.ended_at, place.task, pod))
-        elif place.serving and index in self.failing and is_forgiven(self.failing[index].retry_at, now):
-            del self.failing[index]  # otherwise the record of a large job could only grow
         if _is_lost(place, self.job):
             self._lose(index, Lost(pod.meta.uid, pause_before_replacing(pod)[1]))
         elif not pod.meta.terminating and not counted:
@@ -186,7 +184,7 @@ class _Taking:
             self.replaced += 1
 
 
-def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
+def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure]) -> Ledger:
     """Update one job's record from its pods; failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
     declared = next(one.replicas for one in roster.declared.jobs if one.name == job.name)
@@ -195,7 +193,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
     for place in roster.of(job):
         # A known, running pod does not change the record, and nearly all of thousands of pods are such.
         if not (place.settled and place.task.index in goes_on):
-            taking.look_at(place, now)
+            taking.look_at(place)
     completed = taking.completed
     return ledger.with_job(
         job.name,
@@ -345,10 +343,12 @@ def entry_of(task: Task, pod: Pod, now: float) -> LastRestart:
 def _failed_alone(record: JobRecord, index: int, pod: Pod, now: float) -> dict[str, Any]:
     known = record.failing.get(index)
     in_row = known.in_row if known is not None and not is_forgiven(known.retry_at, now) else 0
+    # Those that are forgiven go, so that the record of a large job does not only grow.
+    others = {i: of for i, of in record.failing.items() if i not in record.started or not is_forgiven(of.retry_at, now)}
     return {
         "counted": record.counted | {pod.meta.uid},
         "started": record.started - {index},
-        "failing": {**record.failing, index: Failing(in_row + 1, now + pause(in_row, seed=pod.meta.uid))},
+        "failing": {**others, index: Failing(in_row + 1, now + pause(in_row, seed=pod.meta.uid))},
     }
 
 

@@ -246,10 +246,8 @@ class _Resize(Request):
             reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
             self.change = plan.without(self.change, out, reason)
         done = _addresses((*self.change.added, *self.change.replaced))
-        engine.incarnations = {
-            **(engine.incarnations or {}),
-            **{task: self._pods[task] for task in done if task in self._pods},
-        }
+        pods = {task: pod for task, pod in self._pods.items() if task in done}
+        engine.incarnations = {**(engine.incarnations or {}), **pods}
         return kept
 
 

@@ -100,7 +100,7 @@ OUTCOMES = {
     "worker-0 failed: Error, exit code 3": ("info", 2, ["Error"]),
     "PodFailed: replaced 1 Pod: c-worker-0": ("info", 2, ["PodFailed"]),
     "PodDisrupted: replaced 1 Pod: c-worker-1": ("info", 2, ["PodDisrupted"]),
-    "; containers[tensorflow].args changed": ("info", 3, ["TemplateChanged"]),
+    "TemplateChanged: ": ("info", 3, ["TemplateChanged"]),
 }
 
 

@@ -172,3 +172,21 @@ def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
     data = {"cluster.json": text.replace('"epoch":3', f'"epoch":{forged}')}
     world.edit("ConfigMap", "demo-worker", {"data": data, "metadata": {"annotations": annotations}})
     assert epochs(cluster, world) == {"worker/cluster.json": 3}
+
+
+# --- the pods that replaced others, in the chief's view
+@pytest.mark.parametrize(
+    ("lives", "listed"),
+    [
+        (({"worker": 2},), {}),
+        (({"worker": 2}, {"worker": 3}), {}),
+        (({"worker": 3}, {"worker": 2}, {"worker": 3}), {"worker": {2}}),
+    ],
+    ids=["created", "added", "removed and added"],
+)
+def test_chief_is_told_of_pods_that_are_not_the_first_of_their_tasks(lives, listed):
+    world = InMemoryWorld()
+    for generation, jobs in enumerate(lives, start=1):
+        world.settle(make_cluster({"chief": 1, **jobs}, generation=generation))
+    view = contract.load(world.objects["ConfigMap", "demo-chief"]["data"]["cluster.json"])
+    assert {job: set(tasks) for job, tasks in view.incarnations.items()} == listed

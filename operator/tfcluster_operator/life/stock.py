@@ -200,7 +200,8 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure])
         begun=record.begun or bool(job.start_after and (record.started or taking.started)),
         completed=frozenset(completed),
         started=frozenset(taking.started),
-        had_pod=frozenset([i for i in record.had_pod | record.started | taking.started if i < job.replicas]),
+        # A task that is removed and declared again a moment later is another pod, too.
+        had_pod=record.had_pod | record.started | taking.started,
         # Include pods that are no longer declared: they might be declared again before they are deleted.
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},

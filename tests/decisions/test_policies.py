@@ -15,13 +15,11 @@ from tfcluster_operator.life.stock import (
     count_restart,
     judge_failure,
     judge_success,
-    name_of,
     pause,
     pause_before_replacing,
     scope_of,
-    words_for,
 )
-from tfcluster_operator.objects.pod import Ending, Exit, Noted, ending_of
+from tfcluster_operator.objects.pod import Ending, Exit, Noted, ending_of, name_of, words_for
 
 # --- ending
 

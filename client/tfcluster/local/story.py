@@ -14,7 +14,7 @@ import click
 from tfcluster.local.store import Change
 from tfcluster.terminal import wants_colour
 from tfcluster_operator.declaration import ledger, naming, reasons
-from tfcluster_operator.life.stock import LAST_SIGNALLED, SIGNALLED
+from tfcluster_operator.objects.pod import LAST_SIGNALLED, SIGNALLED
 
 Object = Mapping[str, Any]
 

@@ -24,10 +24,9 @@ from tfcluster_operator.life import departures
 from tfcluster_operator.life.gangs import Gang, awaited, awaited_jobs, gangs_of
 from tfcluster_operator.life.queueing import as_reported
 from tfcluster_operator.life.roster import Place, Roster, Stage, call_roll
-from tfcluster_operator.life.stock import words_for
 from tfcluster_operator.objects.config_map import read_file
 from tfcluster_operator.objects.kinds import Observed
-from tfcluster_operator.objects.pod import Ending, Pod
+from tfcluster_operator.objects.pod import Ending, Pod, words_for
 from tfcluster_operator.report.status import waiting_since
 from tfcluster_resolver import contract
 

@@ -1,4 +1,4 @@
-"""The interface to the API server: one session, one request method, errors by name.
+"""The interface to the API server: one request method, errors by name, and the clock and back-off of its callers.
 
 Requests are retried while the server does not answer, is overloaded (429, 503, 504), reports a conflict on a create
 (409) or, for reads only, fails in any way; the back-off grows and is jittered, the time is bounded.  A write that fails

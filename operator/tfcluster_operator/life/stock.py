@@ -27,7 +27,7 @@ from tfcluster_operator.declaration.spec import Job, Task, TFCluster
 from tfcluster_operator.life.gangs import gangs_of, judge_gangs, waiting_since
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.roster import Place, Roster, Stage
-from tfcluster_operator.objects.pod import OUT_OF_TIME, Ending, Exit, Pod
+from tfcluster_operator.objects.pod import SIGNALLED, Ending, Pod, name_of, words_for
 
 _Failure = tuple[float, Task, Pod]
 
@@ -217,38 +217,6 @@ def _is_lost(place: Place, job: Job) -> bool:
 
 
 # How a failed task is restarted.  All times are when the operator counted a failure, not when the node reported it.
-
-#: An exit code above this encodes the signal that killed the program, as in shells and container runtimes.
-SIGNALLED: Final = 128
-LAST_SIGNALLED: Final = SIGNALLED + 64
-_KILLED: Final = SIGNALLED + 9
-
-
-def name_of(end: Exit | None, pod_reason: str = "") -> str:
-    """Return the name of a failure in one CamelCase word: OOMKilled, KilledBySignal, or the reason of Kubernetes."""
-    if end is None or pod_reason in OUT_OF_TIME:
-        return pod_reason or "Failed"
-    if end.reason == "OOMKilled":
-        return end.reason
-    if SIGNALLED < end.code <= LAST_SIGNALLED:
-        return "KilledBySignal"
-    return end.reason if end.reason not in {"", "Completed"} else "Error"
-
-
-def words_for(pod: Pod) -> str:
-    """Return a message about how a pod failed: the name, the exit code or signal, and its last line of output."""
-    end = pod.exit
-    if end is None:
-        return pod.reason or "no exit code is known"
-    name = name_of(end, pod.reason)
-    if name == "KilledBySignal":
-        words = f"killed by signal {end.code - SIGNALLED} (exit code {end.code})"
-    elif name == "OOMKilled":
-        words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
-    else:
-        words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
-    # A killed program cannot write why it ended: its last output is about something else.
-    return f"{words}: {end.message}" if end.message and end.code != _KILLED else words
 
 
 def judge_success(cluster: TFCluster, ledger: Ledger) -> Verdict | None:

@@ -247,6 +247,39 @@ def ending_of(pod: Pod) -> Ending | None:
     return Ending.SUCCEEDED if good else Ending.FAILED
 
 
+#: An exit code above this encodes the signal that killed the program, as in shells and container runtimes.
+SIGNALLED: Final = 128
+LAST_SIGNALLED: Final = SIGNALLED + 64
+_KILLED: Final = SIGNALLED + 9
+
+
+def name_of(end: Exit | None, pod_reason: str = "") -> str:
+    """Return the name of a failure in one CamelCase word: OOMKilled, KilledBySignal, or the reason of Kubernetes."""
+    if end is None or pod_reason in OUT_OF_TIME:
+        return pod_reason or "Failed"
+    if end.reason == "OOMKilled":
+        return end.reason
+    if SIGNALLED < end.code <= LAST_SIGNALLED:
+        return "KilledBySignal"
+    return end.reason if end.reason not in {"", "Completed"} else "Error"
+
+
+def words_for(pod: Pod) -> str:
+    """Return a message about how a pod failed: the name, the exit code or signal, and its last line of output."""
+    end = pod.exit
+    if end is None:
+        return pod.reason or "no exit code is known"
+    name = name_of(end, pod.reason)
+    if name == "KilledBySignal":
+        words = f"killed by signal {end.code - SIGNALLED} (exit code {end.code})"
+    elif name == "OOMKilled":
+        words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
+    else:
+        words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
+    # A killed program cannot write why it ended: its last output is about something else.
+    return f"{words}: {end.message}" if end.message and end.code != _KILLED else words
+
+
 def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
     """Return the patch that corrects a pod's labels and notifies it of its view, or None if nothing differs."""
     # The pod might have been surplus and is declared again; or be marked as kept, whose failures are counted already.

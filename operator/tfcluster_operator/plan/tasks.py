@@ -12,12 +12,12 @@ from tfcluster_operator.declaration.spec import Task
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.gangs import Gang, awaited, awaited_jobs, is_member
 from tfcluster_operator.life.roster import Holder, Place, Roster, Stage, name_after
-from tfcluster_operator.life.stock import pause_before_replacing, words_for
+from tfcluster_operator.life.stock import pause_before_replacing
 from tfcluster_operator.life.views import JobViews, tf_config_of
 from tfcluster_operator.objects import pod_manifest
 from tfcluster_operator.objects.base import change_of
 from tfcluster_operator.objects.config_map import lasting
-from tfcluster_operator.objects.pod import Ending, Pod, change_of_pod
+from tfcluster_operator.objects.pod import Ending, Pod, change_of_pod, words_for
 from tfcluster_operator.objects.pod_group import name_for
 from tfcluster_operator.plan.actions import EVIDENCE, MOST_STEPS, Create, Finding, Gate, Try
 from tfcluster_operator.plan.objects import obstacle, policy_gate

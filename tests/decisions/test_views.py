@@ -184,7 +184,7 @@ def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
     ],
     ids=["created", "added", "removed and added"],
 )
-def test_chief_is_told_of_pods_that_are_not_the_first_of_their_tasks(lives, listed):
+def test_chief_view_lists_pods_that_replaced_others(lives, listed):
     world = InMemoryWorld()
     for generation, jobs in enumerate(lives, start=1):
         world.settle(make_cluster({"chief": 1, **jobs}, generation=generation))

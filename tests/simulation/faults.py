@@ -16,6 +16,8 @@ from simulation.plans import Line, Plan, Write, stable
 from support.memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+#: Faults that end an operator.
+DEADLY: Final = frozenset({"crash", "leader dies", "leader hands over"})
 #: Faults of a write, and of a line of a watch.
 WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s", "leader dies")
 LINE_ACTIONS: Final = (

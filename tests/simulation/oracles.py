@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from decisions.test_isolation_evaluated import selects
-from simulation import dialect, snapshot
+from simulation import dialect, faults, snapshot
 from simulation.plans import Line, Plan, Write, stable
 from simulation.quota import granted
 from simulation.world import Moment
@@ -23,8 +23,8 @@ _REFERENCES: Final = Path(__file__).parent / "references"
 _LIE_AT_MOST: Final = 5.0
 _GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
 _NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
-#: These delete no pod: an operator that dies can forget a loss, and never counts more than in an undisturbed run.
-_TAKE_NO_POD: Final = frozenset({"crash", "leader dies", "leader hands over", "answer lost"})
+#: These delete no pod: losses are counted as in an undisturbed run, but an operator that dies can forget one.
+_TAKE_NO_POD: Final = frozenset({*faults.DEADLY, "answer lost"})
 #: These hide or replace pods: an operator that has just started cannot distinguish that from a loss.
 _TAKE_PODS: Final = frozenset({"tampering", "swapped pod"})
 
@@ -125,7 +125,9 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
         if outcome.plan.trigger is not None:
             if outcome.plan.action in _TAKE_NO_POD and outcome.plan.workload not in _TAKE_PODS:
                 counted = [snapshot.disruptions(one) for one in pair]
-                yield from (f"after {name!r}: {job} has more disruptions" for job in (counted[1] - counted[0]))
+                wrong = counted[1] - counted[0]
+                wrong += Counter() if outcome.plan.action in faults.DEADLY else counted[0] - counted[1]
+                yield from (f"after {name!r}: {job} has other disruptions" for job in wrong)
             pair = tuple(map(snapshot.without_reports, pair))
         for difference in snapshot.differences(*pair):
             yield f"after {name!r}: {difference}"

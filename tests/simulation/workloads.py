@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simulation import actors, dialect
+from simulation import actors, dialect, faults
 from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.quota import granted
 from simulation.world import World
@@ -743,7 +743,7 @@ def _is_replaced(pod: str, *, counted: int) -> Until:
         told = (current(world) or {}).get("jobs", {}).get(job, {})
         return (
             ready(world)
-            and (world.plan.trigger is not None or told.get("disruptions", 0) >= counted)
+            and (world.plan.action in faults.DEADLY or told.get("disruptions", 0) >= counted)
             and any(
                 one["metadata"]["name"] == f"{CLUSTER}-{pod}"
                 and one["status"].get("phase") == "Running"

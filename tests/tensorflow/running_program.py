@@ -61,7 +61,9 @@ def fetched(value):
     "Copy a value here; once in a hundred runs TensorFlow's own copy failed on a busy machine: Unable to parse request."
     try:
         return value.fetch()
-    except tf.errors.InternalError:
+    except tf.errors.InternalError as error:
+        if "Unable to parse request" not in error.message:
+            raise
         return value.fetch()
 
 def tell(values):

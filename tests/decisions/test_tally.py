@@ -5,51 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from decisions.in_memory import NOW, InMemoryWorld, make_body, make_cluster, settled, timestamp
+from decisions.in_memory import NOW, make_body, timestamp
 
-from tfcluster_operator.declaration.ledger import JobRecord, LastRestart, Ledger, Verdict
-from tfcluster_operator.life.roster import Roster, call_roll
-from tfcluster_operator.report.conditions import by_type
-from tfcluster_operator.report.status import cause_of, tasks_of, undelivered_since, waiting
-
-JOBS = {"chief": 1, "worker": 4, "my_data": 1, "my_other": 2}
-FOREIGN = {"metadata": {"ownerReferences": None}}
+from tfcluster_operator.declaration.ledger import LastRestart
+from tfcluster_operator.report.status import cause_of, tasks_of, waiting
 
 
-def roster_of(world: InMemoryWorld, **spec: Any) -> Roster:
-    cluster = make_cluster(JOBS, **spec)
-    return call_roll(cluster, world.observe(cluster))
-
-
-def test_each_task_is_in_one_state():
-    """Jobs with a name that TensorFlow does not use are counted together; each declared task is counted once."""
-    world = settled(make_cluster(JOBS))
-    world.pod_ends("demo-worker-0", "Failed")
-    world.objects.pop(("Pod", "demo-worker-1"))
-    world.pod_runs("demo-worker-2", conditions=[])
-    world.edit("Pod", "demo-my-data-0", FOREIGN)
-    known = Ledger(jobs={"chief": JobRecord(completed=frozenset({0}))})
-    assert tasks_of(roster_of(world).completed_by(known), known) == {
-        ("chief", "completed"): 1,
-        ("worker", "ended"): 1,
-        ("worker", "missing"): 1,
-        ("worker", "starting"): 1,
-        ("worker", "ready"): 1,
-        ("other", "blocked"): 1,
-        ("other", "ready"): 2,
-    }
-
-
-@pytest.mark.parametrize(
-    ("spec", "ledger"),
-    [({"suspend": True}, Ledger()), ({}, Ledger(verdict=Verdict("Failed", "TaskFailed", "")))],
-    ids=["suspended", "failed"],
-)
-def test_idle_task_does_not_count_as_missing(spec, ledger):
-    world = settled(make_cluster(JOBS))
-    world.objects.pop(("Pod", "demo-chief-0"))
-    found = tasks_of(roster_of(world, **spec), ledger)
-    assert found == {("chief", "idle"): 1, ("worker", "ready"): 4, ("other", "ready"): 3}
+def test_tasks_are_counted_by_role():
+    """Jobs with a name that TensorFlow does not use are counted together."""
+    jobs = {"chief": {"replicas": 1, "ready": 1}, "my_data": {"replicas": 1, "created": 1}, "other": {"replicas": 2}}
+    found = {key: count for key, count in tasks_of({"jobs": jobs}).items() if count}
+    assert found == {("chief", "declared"): 1, ("chief", "ready"): 1, ("other", "declared"): 3, ("other", "created"): 1}
 
 
 @pytest.mark.parametrize(
@@ -130,15 +96,3 @@ def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
     assert waiting(body, told) == ("TasksNotReady", NOW - 900)
     told["conditions"][0]["reason"] = "WaitingForGang"
     assert waiting(body, told) == ("WaitingForGang", NOW - 990)
-
-
-def test_view_is_undelivered_while_the_condition_says_so():
-    """A cluster that is being deleted is not awaited."""
-    body = make_body()
-    late = by_type({"conditions": [condition("MembershipPublished=False - 30")]})
-    told = by_type({"conditions": [condition("MembershipPublished=True - 30")]})
-    assert undelivered_since(body, late) == NOW - 30
-    assert undelivered_since(body, told) is None
-    assert undelivered_since(body, {}) is None
-    body["metadata"]["deletionTimestamp"] = timestamp(NOW)
-    assert undelivered_since(body, late) is None

@@ -42,9 +42,9 @@ def test_clusters_and_tasks_are_counted_by_what_they_are(process: OperatorProces
     )
     assert now.not_zero("tfcluster_clusters_not_ready") == {("TasksNotReady",): 1}
     assert now.not_zero("tfcluster_tasks") == {
-        ("chief", "ready"): 1,
-        ("worker", "ready"): 3,
-        ("worker", "idle"): 4,
-        ("master", "starting"): 2,
+        **{("chief", state): 1 for state in ("declared", "created", "ready")},
+        **{("worker", state): 3 for state in ("created", "ready")},
+        ("worker", "declared"): 3 + 4,
+        **{("master", state): 2 for state in ("declared", "created")},
     }
     assert now.value("tfcluster_leader") == 1

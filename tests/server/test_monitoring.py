@@ -156,7 +156,7 @@ def test_dashboard_is_answered(lived, query: Query):
         ("Ready: ready", {"": 1}),
         ("Not ready: not ready", {"": 3}),
         ("Not ready or waiting, by reason: {{reason}}", {"TasksNotReady": 2, "Rejected": 1}),
-        ("Tasks, by state: {{state}}", {"ready": 5, "starting": 5, "completed": 1, "missing": 1, "idle": 2}),
+        ("Tasks, by state: {{state}}", {"declared": 14, "created": 11, "ready": 5, "succeeded": 1}),
     ],
 )
 def test_dashboard_tells_the_truth(lived, name, expected):

@@ -26,11 +26,8 @@ def differences(world: World) -> list[str]:
 
     compare("conditions", figures.conditions, Counter(_conditions(clusters)))
     compare("unready clusters", sum(figures.not_ready.values()), sum(map(_awaited, clusters)))
-    compare("tasks", _by_role(figures.tasks.items()), _by_role(_declared(clusters)))
     ready = ((of, count) for of, count in figures.tasks.items() if of[1] == "ready")
     compare("ready tasks", _by_role(ready), _by_role(_ready(clusters)))
-    old = [one for one in clusters if _condition(one, "MembershipPublished") == "False"]
-    compare("undelivered views", figures.undelivered_oldest > 0, bool(old))
     compare("overdue passes", figures.queue_depth, 0)
     return found
 
@@ -62,21 +59,12 @@ def _awaited(cluster: dict[str, Any]) -> bool:
     return not over and not cluster["spec"].get("suspend") and "deletionTimestamp" not in cluster["metadata"]
 
 
-def _declared(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
-    for cluster in clusters:
-        if "deletionTimestamp" not in cluster["metadata"]:
-            for job, spec in cluster["spec"]["jobs"].items():
-                yield (job,), spec.get("replicas", 1)
-
-
 def _ready(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
     # The oracle of lies compares a cluster's status with its pods.
     return (
         ((job,), of["ready"])
         for cluster in clusters
-        if "deletionTimestamp" not in cluster["metadata"]
         for job, of in (cluster.get("status") or {}).get("jobs", {}).items()
-        if job in cluster["spec"]["jobs"]
     )
 
 

@@ -11,7 +11,7 @@ from simulation.plans import Plan
 from simulation.running import run
 from simulation.world import World
 
-from tfcluster_operator.engine import journal
+from tfcluster_operator.engine import assembly
 from tfcluster_operator.report.status import tasks_of
 
 #: When the intruder acts, in seconds after the start: the cluster is ready, and the step is not yet complete.
@@ -57,8 +57,8 @@ def test_a_ledger_that_differs_from_the_model_is_noticed():
 
 def test_metrics_that_differ_from_what_there_is_are_noticed(monkeypatch):
     counted = tasks_of
-    monkeypatch.setattr(journal, "tasks_of", lambda *known: {**counted(*known), ("chief", "ready"): 5})
+    monkeypatch.setattr(assembly, "tasks_of", lambda status: {**counted(status), ("chief", "ready"): 5})
 
     complaints = oracles.judge(run(Plan("scale")), oracles.reference("scale"))
 
-    assert {one.split(" are ")[0] for one in complaints} == {"metrics: tasks", "metrics: ready tasks"}
+    assert {one.split(" are ")[0] for one in complaints} == {"metrics: ready tasks"}

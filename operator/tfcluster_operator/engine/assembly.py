@@ -22,7 +22,7 @@ from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
-from tfcluster_operator.report.status import Waiting, undelivered_since, waiting
+from tfcluster_operator.report.status import Waiting, tasks_of, waiting
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Engine:
         metrics: Metrics | None = None,
     ) -> None:
         self._wall = client.clock.wall
-        journal = Journal(metrics or Metrics(), client.clock.elapsed)
+        journal = Journal(metrics or Metrics())
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
         kinds = kinds_for(gang_scheduler)
@@ -79,9 +79,7 @@ class Engine:
                 case Waiting(reason, since):
                     found.not_ready[reason,] += 1
                     found.not_ready_oldest = max(found.not_ready_oldest, now - since)
-            if (late_since := undelivered_since(body, told)) is not None:
-                found.undelivered_oldest = max(found.undelivered_oldest, now - late_since)
-            found.tasks.update(account.tasks)
+            found.tasks.update(tasks_of(status))
         return found
 
     async def run(self, lead: asyncio.Event) -> None:

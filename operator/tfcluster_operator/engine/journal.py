@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 from tfcluster_operator.report import conditions
 from tfcluster_operator.report.conditions import GRAVITY, WAITS
-from tfcluster_operator.report.status import cause_of, is_starting, role_of, tasks_of, waiting_since, was_ready
+from tfcluster_operator.report.status import cause_of, is_starting, role_of, waiting_since, was_ready
 
 _log = logging.getLogger(__name__)
 
@@ -36,40 +36,17 @@ _REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.RESTARTED_TOGE
 class Account:
     """The journal's state of one cluster."""
 
-    generation: int = 0
-    #: The epoch that was published last; None before the first reconcile.
-    epoch: int | None = None
-    #: When the first edit that was not reconciled yet was heard of, and when the first view changed that some running
-    #: pod was not notified of yet; by a monotonic clock.
-    heard_at: float | None = None
-    changed_at: float | None = None
-    tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     #: The logged rejections that have not succeeded since: generation, gate and reason.
     refused: set[tuple[int, str, str]] = field(default_factory=set)
     #: When it last stopped waiting for quota or nodes, in seconds since the epoch.
     placed_at: float = 0.0
 
-    def hear(self, generation: int, now: float) -> bool:
-        """Note the generation in an event; return whether it is new."""
-        if generation == self.generation:
-            return False
-        self.generation = generation
-        self.heard_at = now if self.heard_at is None else self.heard_at
-        return True
-
 
 class Journal:
     """Logs and counts reconciles."""
 
-    def __init__(self, metrics: Metrics, elapsed: Callable[[], float]) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._elapsed = elapsed
-
-    def pass_begins(self, account: Account, actions: Iterable[Action]) -> None:
-        """Note what a reconcile is about to do: the delay of a changed view counts from the event of the change."""
-        heard_at, account.heard_at = account.heard_at, None
-        if account.changed_at is None and any(action.reason == reasons.VIEW_CHANGED for action in actions):
-            account.changed_at = self._elapsed() if heard_at is None else heard_at
 
     def failures_counted(self, cluster: TFCluster, ledger: Ledger) -> None:
         """Log the failures that were just recorded."""
@@ -121,22 +98,10 @@ class Journal:
         message = f"the status cannot be written: {masked(words)}"
         _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REJECTED])
 
-    def pass_ends(
-        self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float
-    ) -> None:
-        """Update the cluster's figures at the end of a reconcile; now is in seconds since the epoch."""
-        if waiting_since(roster.cluster.status) and not waiting_since(status):
+    def pass_ends(self, account: Account, cluster: TFCluster, status: Mapping[str, Any], now: float) -> None:
+        """Note when the cluster stops waiting; now is in seconds since the epoch."""
+        if waiting_since(cluster.status) and not waiting_since(status):
             account.placed_at = now
-        account.tasks = tasks_of(roster, ledger)
-        # Count it now and not when the status is written: two edits within a second are one status.
-        before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch
-        account.epoch = int(status["epoch"])
-        if account.epoch > int(before or 0):
-            self._metrics.epochs.inc()
-        published = conditions.by_type(status)["MembershipPublished"]
-        if account.changed_at is not None and published["status"] == "True":
-            self._metrics.view_delivery.observe(self._elapsed() - account.changed_at)
-            account.changed_at = None
 
     def pass_took(self, seconds: float, outcome: str) -> None:
         """Count a reconcile."""

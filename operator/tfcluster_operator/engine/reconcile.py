@@ -83,7 +83,7 @@ class Reconciler:
         self._statuses = StatusWriter(client, parents, self._journal)
         self._executor = executor
         self._gang_scheduler = gang_scheduler
-        self._clock, self._elapsed = client.clock.wall, client.clock.elapsed
+        self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> bool:
@@ -94,7 +94,7 @@ class Reconciler:
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
         body = self._parents.bodies.get(key)
-        return body is not None and memory.account.hear(body["metadata"]["generation"], self._elapsed())
+        return body is not None and memory.generation != body["metadata"]["generation"]
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
         """Return the newest status of a cluster, written or not, and the journal's state of it."""
@@ -120,12 +120,10 @@ class Reconciler:
         try:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
-            memory.account.tasks = {}
             cluster, now = error.cluster, self._clock()
             status = invalid_status(cluster.status, generation=cluster.generation, problems=error.problems, now=now)
             return await self._statuses.report(cluster, status, memory.unwritten)
         if cluster.deleting:
-            memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
             return await self._statuses.report(cluster, status, memory.unwritten)
         memory.declared = cluster
@@ -170,7 +168,6 @@ class Reconciler:
         # Children vanish when the garbage collector is running, and it might be ahead of kopf's watch.
         if not known_to_exist and (again := await self._parents.when_leaving(key, cluster.uid)) is not None:
             return again
-        self._journal.pass_begins(memory.account, planned.actions)
         wanted = partial(self._parents.wants_children, key, cluster.uid)
         outcome = await self._executor.carry_out(planned, roster.cluster, closed, wanted)
         self._journal.carried_out(roster, known, memory.account, outcome)
@@ -185,7 +182,7 @@ class Reconciler:
         doubts = (hold.finding for hold in memory.holds.doubts(now))
         findings = (*planned.findings, *memory.holds.told(outcome.refused), *doubts)
         status = _status_of(roster, known, planned, findings, now)
-        self._journal.pass_ends(memory.account, roster, known, status, now)
+        self._journal.pass_ends(memory.account, cluster, status, now)
         memory.unwritten.untold += done
         due = await self._statuses.report(cluster, status, memory.unwritten)
         if outcome.cut_off or unwritten:

@@ -57,7 +57,6 @@ _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.Cancell
 _VERBS: Final = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _PLURALS: Final = frozenset({naming.PLURAL, *(kind.plural for kind in KINDS.values())})
 
-_DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -73,7 +72,6 @@ class Figures:
     waiting: _Counts = field(default_factory=_Counts)
     waiting_oldest: dict[tuple[str, ...], float] = field(default_factory=dict)
     tasks: _Counts = field(default_factory=_Counts)
-    undelivered_oldest: float = 0.0
 
 
 #: The name and the text of each figure, and the values of its labels.
@@ -87,8 +85,7 @@ _GAUGES: Final[Mapping[str, tuple[str, str, _Labels]]] = {
     "not_ready_oldest": ("tfcluster_not_ready_oldest_seconds", "Longest time since a TFCluster should be ready", {}),
     "waiting": ("tfcluster_clusters_waiting", "TFClusters that wait for quota or for a gang", {"reason": WAITS}),
     "waiting_oldest": ("tfcluster_waiting_oldest_seconds", "Longest wait for quota or for a gang", {"reason": WAITS}),
-    "tasks": ("tfcluster_tasks", "Declared tasks by role and state", {"role": ROLES, "state": STATES}),
-    "undelivered_oldest": ("tfcluster_undelivered_view_oldest_seconds", "Longest delay of a changed view", {}),
+    "tasks": ("tfcluster_tasks", "Tasks by role and state", {"role": ROLES, "state": [*STATES.values()]}),
     "queue_depth": ("tfcluster_queue_depth", "TFClusters that wait for a reconcile", {}),
     "queue_oldest": ("tfcluster_queue_oldest_seconds", "Longest wait for a reconcile", {}),
 }
@@ -108,13 +105,6 @@ class Metrics:
         self.task_failures = self._declare(Counter, "tfcluster_task_failures", "Failures of tasks that count", causes)
         self.replacements = self._declare(
             Counter, "tfcluster_pod_replacements", "Pods that were replaced, by reason", {"reason": REPLACEMENTS}
-        )
-        self.epochs = self._declare(Counter, "tfcluster_epochs", "Changes of membership")
-        self.view_delivery = self._declare(
-            Histogram,
-            "tfcluster_view_delivery_seconds",
-            "Time from an edit until all running pods were notified of their changed views",
-            buckets=_DELIVERY_SECONDS,
         )
         outcomes = {"outcome": ("done", "retried", "failed")}
         self.passes = self._declare(Counter, "tfcluster_passes", "Reconciles of TFClusters, by outcome", outcomes)

@@ -6,7 +6,6 @@ Counts are exact (a running pod is never "succeeded"), and the message of Ready 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -25,7 +24,7 @@ from tfcluster_operator.declaration.ledger import (
 )
 from tfcluster_operator.declaration.spec import Job, TFCluster
 from tfcluster_operator.life import views
-from tfcluster_operator.life.roster import Roster, Stage
+from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.objects.pod import OUT_OF_TIME, Ending
 from tfcluster_operator.plan.actions import Finding
 from tfcluster_operator.report import conditions
@@ -189,20 +188,14 @@ OTHER: Final = "other"
 #: The job names that have a meaning in TensorFlow, and one for all others.
 ROLES: Final = ("chief", "master", "worker", "ps", "evaluator", OTHER)
 
-IDLE: Final = "idle"
-_STATES: Final = {
-    Stage.SERVING: "ready",
-    Stage.STARTING: "starting",
-    Stage.ENDED: "ended",
-    Stage.COMPLETED: "completed",
-    Stage.TERMINATING: "terminating",
-    Stage.MISSING: "missing",
-    Stage.FOREIGN: "blocked",
-    Stage.PREDECESSOR: "blocked",
+#: The numbers of a job in its status, by the name of the state in the metrics.
+STATES: Final = {
+    "replicas": "declared",
+    "created": "created",
+    "ready": "ready",
+    "succeeded": "succeeded",
+    "failed": "failed",
 }
-#: The states of a task; ``idle`` does not have a pod and does not need one.
-STATES: Final = (*dict.fromkeys(_STATES.values()), IDLE)
-_WITHOUT_A_POD: Final = (Stage.MISSING, Stage.FOREIGN, Stage.PREDECESSOR)
 
 #: Why a task failed.
 CAUSES: Final = ("OOMKilled", "KilledBySignal", "ExitCode", "Other")
@@ -225,15 +218,13 @@ def role_of(job: str) -> str:
     return job if job in ROLES else OTHER
 
 
-def tasks_of(roster: Roster, ledger: Ledger) -> dict[tuple[str, str], int]:
-    """Count the declared tasks of a cluster by role and state."""
-    idle = roster.cluster.suspend or ledger.verdict is not None
+def tasks_of(status: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Count the tasks of a cluster by role and state."""
     counted: dict[tuple[str, str], int] = {}
-    for job in roster.cluster.jobs:
-        role = role_of(job.name)
-        for stage, count in Counter([place.stage for place in roster.of(job)]).items():
-            key = role, IDLE if idle and stage in _WITHOUT_A_POD else _STATES[stage]
-            counted[key] = counted.get(key, 0) + count
+    for name, job in (status.get("jobs") or {}).items():
+        for field, state in STATES.items():
+            key = role_of(name), state
+            counted[key] = counted.get(key, 0) + job.get(field, 0)
     return counted
 
 
@@ -268,14 +259,6 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
         _seconds(suspended.get("lastTransitionTime")),
     )
     return Waiting(reason if reason in OBSTACLES else NOT_REPORTED, since)
-
-
-def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Return since when a changed view has not been delivered, in seconds since the Unix epoch; None if all are."""
-    published = conditions.get("MembershipPublished", {})
-    if published.get("status") != "False" or body["metadata"].get("deletionTimestamp"):
-        return None
-    return _seconds(published.get("lastTransitionTime"))
 
 
 def _seconds(text: object) -> float:

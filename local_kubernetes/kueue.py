@@ -6,7 +6,7 @@ import base64
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -34,8 +34,8 @@ exec "$@"
 """
 
 
-def start(plane: ControlPlane, *, owner: str = "", **configuration: Any) -> None:
-    """Install Kueue's definitions, start it, and register its webhooks; returns when they answer."""
+def start(plane: ControlPlane, *, owner: str = "", enter: Sequence[str] = (), **configuration: Any) -> None:
+    """Install Kueue's definitions, start it beside the API server, register its webhooks; returns when they answer."""
     folder, api = binaries.kueue(), plane.api
     for path in sorted((folder / "crds").glob("*.yaml")):
         api.create(_DEFINITIONS, yaml.safe_load(path.read_text()))
@@ -60,7 +60,7 @@ def start(plane: ControlPlane, *, owner: str = "", **configuration: Any) -> None
         "apiVersion": f"config.{GROUP}/v1beta2",
         "kind": "Configuration",
         "namespace": "kueue-system",
-        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+        "health": {"healthProbeBindAddress": f"{plane.addresses.bind}:{health}"},
         "metrics": {"bindAddress": "0"},
         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": str(home)},
         "leaderElection": {"leaderElect": False},
@@ -78,9 +78,10 @@ def start(plane: ControlPlane, *, owner: str = "", **configuration: Any) -> None
         ],
         name="kueue",
         state=plane.state,
+        enter=enter,
         owner=owner,
     )
-    _await_answer(f"http://127.0.0.1:{health}/readyz", plane)
+    _await_answer(f"http://{plane.addresses.host}:{health}/readyz", plane)
     authority = base64.b64encode(plane.authority.certificate.read_bytes()).decode()
     for registration in _registrations(folder, f"https://127.0.0.1:{webhook}", authority):
         plural = registration["kind"].lower() + "s"

@@ -163,19 +163,19 @@ def apply_example(
     kubectl: Callable[..., subprocess.CompletedProcess[str]],
     operator_image: str,
     training_image: str,
-) -> Callable[[str], LiveWorld]:
+) -> Callable[..., LiveWorld]:
     """Applies an example with kubectl, once, with the images of this cluster, in a `restricted` namespace."""
     applied = set()
 
-    def apply(name: str) -> LiveWorld:
-        if name not in applied:
-            text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    def apply(name: str, edit: Callable[[str], str] = str) -> LiveWorld:
+        if (name, edit) not in applied:
+            text = edit((ROOT / "examples" / name).read_text(encoding="utf-8"))
             text = text.replace("localhost/tfcluster-operator:dev", operator_image)
             for image in ("localhost/tfcluster-training:dev", "registry.example/digits:1"):
                 text = text.replace(image, training_image)
             done = kubectl("-n", restricted_world.namespace, "apply", "-f", "-", stdin=text)
             assert done.returncode == 0, done.stderr
-            applied.add(name)
+            applied.add((name, edit))
         return restricted_world
 
     return apply

@@ -140,6 +140,16 @@ print(text)
 """
 
 
+#: The securityContext of a container under the Pod Security Standard `restricted`.
+HARMLESS: Final = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
 def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
     """Build a pod template that runs one program and is ready when it listens."""
     return {

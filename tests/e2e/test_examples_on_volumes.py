@@ -10,15 +10,28 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from live_world import BROOM, TRAINING_DEADLINE_SECONDS, LiveWorld
-from support.objects import NAMESPACES, NODES, Kind, Objects
+from support.manifests import kueue_object, tfcluster
+from support.objects import (
+    CLUSTER_QUEUES,
+    CRDS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    NODES,
+    WORKLOAD_PRIORITIES,
+    Kind,
+    Objects,
+)
 from support.waiting import eventually
+from task_programs import HARMLESS, LISTEN, pod_template
 
 pytestmark = pytest.mark.exhaustive
 
-CLAIMS = ("digits-kept", "digits-board", "digits-judged")
+CLAIMS = ("digits-kept", "digits-board", "digits-judged", "digits-queued")
 VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "storageclasses", namespaced=False)
 #: The annotation of the default StorageClass.
@@ -85,6 +98,62 @@ def test_checkpoints_example_resumes_after_pod_deletion(kept: LiveWorld, kubectl
     kept.await_success("digits-kept")
     assert kept.status("digits-kept")["restarts"] == 0
     assert re.search(r"^done: accuracy 0\.[89]", kept.logs(CHIEF), re.MULTILINE)
+
+
+@pytest.fixture
+def queue(kubeconfig: Path, objects: Objects, restricted_world: LiveWorld) -> Iterator[None]:
+    """A queue of the real Kueue for the three tasks of the example, with the priority class `urgent`."""
+    from local_kubernetes import checkout, choice, kueue, node_layout
+
+    if choice.chosen().name != "node" or checkout.KUBECONFIG.resolve() != kubeconfig:
+        pytest.skip("only on a cluster that `make cluster` raised itself may Kueue be installed")
+    if objects.get(CRDS, "", "workloads.kueue.x-k8s.io") is None:
+        kueue.start(node_layout.plane(), enter=node_layout.enter(node_layout.first_process()))
+    name = restricted_world.namespace
+    limits = {"cpu": "150m", "memory": "1Gi"}
+    quota = {"name": name, "resources": [{"name": of, "nominalQuota": most} for of, most in limits.items()]}
+    shape = {
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": [*limits], "flavors": [quota]}],
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+    }
+    made = [
+        (FLAVORS, "", kueue_object("ResourceFlavor", name, spec={})),
+        (CLUSTER_QUEUES, "", kueue_object("ClusterQueue", name, spec=shape)),
+        (LOCAL_QUEUES, name, kueue_object("LocalQueue", "team", spec={"clusterQueue": name})),
+        (WORKLOAD_PRIORITIES, "", kueue_object("WorkloadPriorityClass", name, value=1000)),
+    ]
+    for kind, namespace, one in made:
+        objects.create(kind, namespace, one)
+    yield
+    for kind, namespace, one in reversed(made):
+        objects.delete(kind, namespace, one["metadata"]["name"])
+
+
+def queued(example: str) -> str:
+    """Put the example into the queue, under another name."""
+    named = "metadata:\n  name: digits-queued\nspec:\n  backoffLimit"
+    labelled = named.replace("\nspec", "\n  labels: {kueue.x-k8s.io/queue-name: team}\nspec")
+    return example.replace("digits-kept", "digits-queued").replace(named, labelled)
+
+
+@pytest.mark.usefixtures("queue")
+def test_training_that_is_preempted_continues_from_its_checkpoint(apply_example: Callable, operator_image: str):
+    """A more urgent cluster takes the quota; when that has gone, the example continues after its last pass."""
+    world: LiveWorld = apply_example("checkpoints.yaml", queued)
+    await_log(world, "digits-queued-chief-0", r"^pass 3:")
+    asking = {"resources": {"requests": {"cpu": "50m"}}, "securityContext": HARMLESS}
+    template = pod_template(operator_image, LISTEN, **asking)
+    labels = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": world.namespace}
+    world.apply(tfcluster("urgent").metadata(labels=labels).job("worker", template=template).build())
+    world.await_event("digits-queued", "QuotaWithdrawn")
+    world.await_ready("urgent")
+    assert world.pods_of("digits-queued") == {}
+
+    world.remove("urgent")
+    assert int(await_log(world, "digits-queued-chief-0", r"^(\d+) passes were completed before")[1]) >= 2
+    assert world.status("digits-queued")["restarts"] == 0
+    world.remove("digits-queued")
 
 
 def test_evaluator_example_judges_to_the_end(kept: LiveWorld):

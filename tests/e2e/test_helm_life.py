@@ -17,7 +17,7 @@ from operator_release import OperatorRelease
 from support.objects import CRDS, NAMESPACES, Object, Objects
 from support.waiting import eventually
 from support.world import task_names
-from task_programs import LISTEN, pod_template
+from task_programs import HARMLESS, LISTEN, pod_template
 
 pytestmark = pytest.mark.alone
 
@@ -28,15 +28,6 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 RELEASE = "life"
 #: The chart's two operators are ready: the leader and its standby.
 BOTH = [True, True]
-#: The namespace requires this of the tasks' pods too.
-HARMLESS = {
-    "runAsNonRoot": True,
-    "runAsUser": 65532,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
 #: A user that the image does not define, with the group 0, as on OpenShift.
 OTHER_USER = 1000690000
 

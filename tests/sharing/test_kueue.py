@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.audit import AuditLog, Request
+from support.manifests import kueue_object as made
 from support.manifests import pod_template, tfcluster
 from support.objects import (
     CLUSTER_QUEUES,
@@ -49,10 +50,6 @@ def kueue(own_server: ControlPlane, own_operator: OperatorProcess) -> None:
 
     del own_operator
     start(own_server)
-
-
-def made(kind: str, name: str, **fields: Any) -> Object:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}
 
 
 class Team:

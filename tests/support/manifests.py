@@ -72,3 +72,7 @@ class TFClusterBuilder:
 
 def tfcluster(name: str) -> TFClusterBuilder:
     return TFClusterBuilder(name)
+
+
+def kueue_object(kind: str, name: str, **fields: Any) -> Object:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}

@@ -19,7 +19,7 @@ from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.plan.actions import Finding
 from tfcluster_operator.report import conditions
 from tfcluster_operator.report.conditions import by_type
-from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
+from tfcluster_operator.report.status import status_of, unreconciled_status
 
 _WORDS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 
@@ -189,7 +189,7 @@ class Waiter:
         self.world = InMemoryWorld()
         self.status: dict[str, Any] = {}
         self.account = Account()
-        self._journal = Journal(Metrics(), lambda: 0.0)
+        self._journal = Journal(Metrics())
 
     def declared(self) -> TFCluster:
         body = make_body({"worker": 3}, scheduling={"gang": {}}, status=self.status)
@@ -204,7 +204,7 @@ class Waiter:
             self.world.apply_all(planned.actions, cluster)
             roster, ledger = self.world.roster(cluster), self.world.ledger
             self.status = status_of(roster, ledger, planned.views, (*planned.findings, *also), self.world.now)
-            self._journal.pass_ends(self.account, roster, ledger, self.status, self.world.now)
+            self._journal.pass_ends(self.account, cluster, self.status, self.world.now)
         return self.status.get("waitingSince")
 
 
@@ -253,10 +253,9 @@ def test_waiting_since_is_kept_while_the_queue_is_unavailable(reason: str):
         assert told.get("waitingSince") == after
 
 
-def test_cluster_that_leaves_or_cannot_be_read_waits_for_nothing():
+def test_cluster_that_is_not_reconciled_waits_for_nothing():
     waiter = Waiter()
     waiter.passes()
-    leaving = deleting_status(waiter.status, generation=1, now=NOW)
-    wrong = invalid_status(waiter.status, generation=1, problems=["spec.jobs: there is none"], now=NOW)
-    assert "waitingSince" not in {*leaving, *wrong}
-    assert {"readyTasks", "jobs"} <= leaving.keys() & wrong.keys()
+    left = unreconciled_status(waiter.declared(), reasons.DELETING, "it leaves", NOW)
+    assert "waitingSince" not in left
+    assert {"readyTasks", "jobs"} <= left.keys()

@@ -13,7 +13,7 @@ from decisions.in_memory import LEAVING, NOW, InMemoryWorld, make_cluster, runni
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.plan.actions import Finding
-from tfcluster_operator.report.status import invalid_status, status_of
+from tfcluster_operator.report.status import status_of, unreconciled_status
 
 LATER = NOW + 3600
 NOW_TEXT = "2027-01-15T08:00:00Z"
@@ -155,7 +155,8 @@ def test_another_reason_for_the_same_status_keeps_the_time():
 def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
     cluster = make_cluster({"worker": 2})
     before = report(cluster, settled(cluster))
-    after = invalid_status(before, generation=5, problems=["first", "second"], now=LATER)
+    wrong = _with_status(cluster, before, generation=5)
+    after = unreconciled_status(wrong, reasons.INVALID_SPEC, "first; second", LATER)
     assert condition(after, "Ready") == ("False", "InvalidSpec", "first; second")
     assert after["observedGeneration"] == 5
     assert {key: before[key] for key in ("epoch", "readyTasks", "accelerators", "internal", "jobs")} == {

@@ -11,7 +11,7 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.async_tests import in_world
-from support.memory_kubernetes import Answer
+from support.memory_kubernetes import Answer, Refusal
 
 #: Seconds until a removed obstacle no longer blocks anything.
 _SOON = 10.0
@@ -65,3 +65,23 @@ async def test_page_of_a_proxy_is_an_outage(world: World, method, kind):
     world.faults.before = real
     assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, 120.0)
     assert (world.operator.starts, world.operator.deaths) == (starts, [])
+
+
+@in_world
+async def test_operator_that_may_not_list_a_kind_says_so_until_it_may(world: World):
+    """A cluster waits with the server's message; once the permission is granted, it starts."""
+    told = 'pods is forbidden: User "operator" cannot list resource "pods"'
+
+    def check(request: Any) -> None:
+        if (request.user, request.verb, request.resource) == (OPERATOR, "list", "pods"):
+            raise Refusal(403, "Forbidden", told)
+
+    world.kube.authorize.append(check)
+    await world.operator.restart()
+    world.declare({"jobs": {"worker": job(1)}})
+    await asyncio.sleep(30.0)
+    assert said(world, "Ready") == ("False", "Rejected")
+    assert told in dialect.condition(world.cluster(), "Ready")["message"]
+    assert world.pods() == []
+    world.kube.authorize.remove(check)
+    assert await world.await_quiet(ready, 60.0)

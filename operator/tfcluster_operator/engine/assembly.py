@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _CLUSTERS_AT_ONCE: Final = 32
 #: Another replica that led recently might have created its version's ConfigMap, but not yet the pods that mount it.
 _SWEEP_EVERY: Final = 3600.0
+#: Seconds until a TFCluster is looked at again whose objects cannot be listed yet.
+_LOOK_FOR_LISTS_AGAIN: Final = 5.0
 
 
 class Engine:
@@ -110,9 +112,12 @@ class Engine:
         return namespace if namespace in self._scopes else None
 
     async def _reconcile(self, key: Key) -> float | None:
-        if self._scope_of(key[0]) not in self._synced:
-            return None  # objects that are not listed yet would seem to be missing
-        return await self._reconciler.reconcile(key)
+        if (scope := self._scope_of(key[0])) in self._synced:
+            return await self._reconciler.reconcile(key)
+        # Objects that are not listed yet would seem to be missing.
+        if refused := [one.refused for one in self.informers if one.refused and one.namespace in {scope, None}]:
+            await self._reconciler.reconcile(key, blind=f"the operator cannot list what it watches: {refused[0]}")
+        return _LOOK_FOR_LISTS_AGAIN
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process an event of a TFCluster."""

@@ -29,8 +29,8 @@ from tfcluster_operator.life.views import Views, views_of
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
 from tfcluster_operator.plan.plan import enter_deletions, enter_done, plan
 from tfcluster_operator.plan.story import Holds
-from tfcluster_operator.report.conditions import with_others
-from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
+from tfcluster_operator.report.conditions import shorten, with_others
+from tfcluster_operator.report.status import status_of, unreconciled_status
 
 #: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
 _LOOK_AGAIN: Final = 5.0
@@ -102,8 +102,8 @@ class Reconciler:
         pending = memory.unwritten.pending
         return self._parents.status_of(key) if pending is None else pending, memory.account
 
-    async def reconcile(self, key: Key) -> float | None:
-        """Reconcile one cluster; return the seconds until the next reconcile, or None if events are sufficient."""
+    async def reconcile(self, key: Key, *, blind: str = "") -> float | None:
+        """Reconcile one cluster, or report why not (``blind``); return the seconds until the next time, if any."""
         body = self._parents.bodies.get(key)
         if body is None or not is_ours(body):
             if (memory := self._memories.pop(key, None)) is not None:
@@ -112,19 +112,20 @@ class Reconciler:
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
         memory.unwritten.version = body["metadata"]["resourceVersion"]
         try:
-            return await self._visit(key, body, memory)
+            return await self._visit(key, body, memory, blind)
         except KubeError as error:
             raise RetryLater(str(error)) from error
 
-    async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
+    async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory, blind: str) -> float | None:
+        why = (reasons.REJECTED, blind) if blind else None
         try:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
-            cluster, now = error.cluster, self._clock()
-            status = invalid_status(cluster.status, generation=cluster.generation, problems=error.problems, now=now)
-            return await self._statuses.report(cluster, status, memory.unwritten)
+            cluster, why = error.cluster, (reasons.INVALID_SPEC, shorten(error.problems))
         if cluster.deleting:
-            status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
+            why = reasons.DELETING, "the TFCluster is being deleted: its objects are no longer created or repaired"
+        if why is not None:
+            status = unreconciled_status(cluster, *why, self._clock())
             return await self._statuses.report(cluster, status, memory.unwritten)
         memory.declared = cluster
         memory.large = sum([job.replicas for job in cluster.jobs]) > _LARGE

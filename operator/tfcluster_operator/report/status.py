@@ -118,30 +118,15 @@ def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
     return max(before, views.epoch_of(wanted))
 
 
-def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
-    """Compute the status of a TFCluster that is being deleted: Ready reports the deletion."""
-    message = "the TFCluster is being deleted: its objects are no longer created or repaired"
-    said = [conditions.Says("Ready", False, reasons.DELETING, message)]
-    return _with_conditions(status, said, generation, now)
-
-
-def invalid_status(
-    status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
-) -> dict[str, Any]:
-    """Compute the status of a TFCluster whose spec is invalid: Ready has the reason."""
-    why = reasons.INVALID_SPEC, conditions.shorten(problems)
-    said = [conditions.Says("Ready", False, *why), conditions.Says("Stalled", True, *why)]
-    return _with_conditions(status, said, generation, now)
-
-
-def _with_conditions(
-    status: Mapping[str, Any], said: Sequence[conditions.Says], generation: int, now: float
-) -> dict[str, Any]:
-    """Return an earlier report with other conditions."""
+def unreconciled_status(cluster: TFCluster, reason: str, message: str, now: float) -> dict[str, Any]:
+    """Compute the status of a TFCluster that is not reconciled: Ready has the reason, the rest stays as it was."""
+    said = [conditions.Says("Ready", False, reason, message)]
+    if reason == reasons.INVALID_SPEC:
+        said.append(conditions.Says("Stalled", True, reason, message))
     return {
-        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
-        "observedGeneration": generation,
-        "conditions": conditions.dated(status, said, generation=generation, now=now),
+        **{field: value for field, value in cluster.status.items() if field != _WAITING_SINCE},
+        "observedGeneration": cluster.generation,
+        "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
 
 

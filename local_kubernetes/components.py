@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 ADMISSION_PLUGINS = ("NodeRestriction", "OwnerReferencesPermissionEnforcement")
 """Beside the ones that are on by default; both are what careful clusters run, and hide nothing from our RBAC tests."""
@@ -45,8 +45,11 @@ class Addresses:
         return ("DNS:localhost", *(f"DNS:{name}" for name in services), *(f"IP:{address}" for address in addresses))
 
 
-#: The feature gate for PodGroups in kube-apiserver, kube-controller-manager and kube-scheduler.
+#: The feature gates for PodGroups in kube-apiserver, kube-controller-manager and kube-scheduler.
 _GANGS: Final = "--feature-gates=GenericWorkload=true"
+_TOPOLOGY: Final = ",TopologyAwareWorkloadScheduling=true"
+#: Whether PodGroups are handled, and whether their topologies are, too.
+Gangs = bool | Literal["topology"]
 
 
 def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
@@ -60,7 +63,7 @@ def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | 
     ]
 
 
-def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs: bool = False) -> list[str | Path]:
+def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs: Gangs = False) -> list[str | Path]:
     """Return kube-apiserver's command line."""
     pki = state / "pki"
     loopback = addresses.advertise == "127.0.0.1"
@@ -91,12 +94,13 @@ def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs:
         f"--audit-log-path={state / 'audit.log'}",
         "--audit-log-maxsize=100000",  # megabytes; a log that rotates away loses what a test wants to count
         f"--cert-dir={state / 'apiserver'}",
-        *([_GANGS, "--runtime-config=scheduling.k8s.io/v1beta1=true"] if gangs else []),
+        *_gates(gangs),
+        *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if gangs else []),
     ]
 
 
 def controller_manager_command(
-    binary: Path, state: Path, *, node_grace: int = 50, qps: int = 500, gangs: bool = False
+    binary: Path, state: Path, *, node_grace: int = 50, qps: int = 500, gangs: Gangs = False
 ) -> list[str | Path]:
     """Return kube-controller-manager's command line.
 
@@ -122,11 +126,11 @@ def controller_manager_command(
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
-        *([_GANGS] if gangs else []),
+        *_gates(gangs),
     ]
 
 
-def scheduler_command(binary: Path, state: Path, *, qps: int = 1000, gangs: bool = False) -> list[str | Path]:
+def scheduler_command(binary: Path, state: Path, *, qps: int = 1000, gangs: Gangs = False) -> list[str | Path]:
     """Return kube-scheduler's command line."""
     return [
         binary,
@@ -136,5 +140,9 @@ def scheduler_command(binary: Path, state: Path, *, qps: int = 1000, gangs: bool
         "--leader-elect=false",
         f"--kube-api-qps={qps}",
         f"--kube-api-burst={2 * qps}",
-        *([_GANGS] if gangs else []),
+        *_gates(gangs),
     ]
+
+
+def _gates(gangs: Gangs) -> list[str]:
+    return [_GANGS + (_TOPOLOGY if gangs == "topology" else "")] if gangs else []

@@ -21,7 +21,7 @@ from local_kubernetes import binaries, components, processes
 from local_kubernetes.api_client import ApiClient
 from local_kubernetes.cache import content_hash
 from local_kubernetes.certificates import Authority, Certificate
-from local_kubernetes.components import Addresses
+from local_kubernetes.components import Addresses, Gangs
 from local_kubernetes.kubeconfig import write_kubeconfig
 from local_kubernetes.ports import loopback_addresses
 from local_kubernetes.progress import LocalKubernetesError
@@ -62,7 +62,7 @@ class ControlPlane:
         owner: str = "",
         minor: str = "",
         node_grace: int = 50,
-        gangs: bool = False,
+        gangs: Gangs = False,
     ) -> None:
         self.state = state
         self.kubeconfig = state / "kubeconfig"
@@ -213,7 +213,7 @@ class ControlPlane:
 
 
 def start(
-    state: Path, *, kwok_nodes: int = 0, gangs: bool = False, prepare: Callable[[ControlPlane], object] | None = None
+    state: Path, *, kwok_nodes: int = 0, gangs: Gangs = False, prepare: Callable[[ControlPlane], object] | None = None
 ) -> ControlPlane:
     """Start a control plane on loopback, of $TFCLUSTER_KUBERNETES_MINOR, that ends with this process at the latest.
 
@@ -238,7 +238,7 @@ def start_owned(
     *,
     kwok_nodes: int,
     owner: str,
-    gangs: bool = False,
+    gangs: Gangs = False,
     prepare: Callable[[ControlPlane], object] | None = None,
 ) -> ControlPlane:
     """Start a control plane on loopback."""

@@ -57,21 +57,12 @@ def dataset():
 def schedule(count, of=None):
     return [coordinator.schedule(step, args=(iterator if of is None else of,)) for _ in range(count)]
 
-def fetched(value):
-    "Copy a value here; once in a hundred runs TensorFlow's own copy failed on a busy machine: Unable to parse request."
-    try:
-        return value.fetch()
-    except tf.errors.InternalError as error:
-        if "Unable to parse request" not in error.message:
-            raise
-        return value.fetch()
-
 def tell(values):
     "Say what closures did: where, the gain of the variable since it was told last, and what was read twice or skipped."
     coordinator.join()
     where, read = collections.Counter(), collections.defaultdict(list)
     for value in values:
-        process, element, found = (int(x) for x in fetched(value))
+        process, element, found = (int(x) for x in value.fetch())
         where[process] += 1
         read[process].append(element)
         assert found == 7

@@ -79,6 +79,11 @@ class Colocation(Fields, frozen=True):
     when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
     jobs: tuple[str, ...] = ()
 
+    @property
+    def may_be_elsewhere(self) -> bool:
+        """Whether the scheduler only prefers it."""
+        return self.when_unsatisfiable == "ScheduleAnyway"
+
 
 class Spread(Colocation, frozen=True):
     """A job's tasks are spread over topology domains: their numbers in two domains differ by at most ``max_skew``."""

@@ -39,6 +39,8 @@ class Gang:
     #: A pod of the PodGroup has a node, so all of them had one.
     begun: bool
     priority_class: str
+    #: The topology key of the domain that its tasks must share, or "".
+    topology: str
     existing: PodGroup | None
     #: It is being deleted and was never scheduled; Kubernetes keeps it until none of its pods is pending.
     leaving: bool = False
@@ -115,9 +117,15 @@ def _gang(roster: Roster, name: str, wave: str, members: tuple[Place, ...], know
         unplaced=tuple(unplaced),
         begun=begun,
         priority_class=members[0].task.job.of_template("priorityClassName"),
+        topology=_topology([place.task.job for place in members]),
         existing=held.own,
         leaving=held.holder is Holder.LEAVING and held.object is not None and not held.object.placed,
     )
+
+
+def _topology(jobs: list[Job]) -> str:
+    found = {"" if (near := job.colocation) is None or near.may_be_elsewhere else near.topology_key for job in jobs}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _has_place(pod: Pod) -> bool:

@@ -23,10 +23,19 @@ class _SchedulingPolicy(msgspec.Struct):
     gang: _GangPolicy = msgspec.field(default_factory=_GangPolicy)
 
 
+class _Topology(msgspec.Struct):
+    key: str = ""
+
+
+class _Constraints(msgspec.Struct):
+    topology: list[_Topology] = msgspec.field(default_factory=list)
+
+
 class _Spec(msgspec.Struct, rename="camel"):
     """The spec in Kubernetes' API, and ``min_member`` in that of scheduler-plugins and Volcano."""
 
     scheduling_policy: _SchedulingPolicy = msgspec.field(default_factory=_SchedulingPolicy)
+    scheduling_constraints: _Constraints = msgspec.field(default_factory=_Constraints)
     min_member: int = 0
     priority_class_name: str = ""
 
@@ -52,13 +61,16 @@ class PodGroup:
     placed: bool
     #: The scheduler's latest message on why it was not placed; None if the scheduler writes that to the pods only.
     trouble: str | None
+    #: The topology key of the domain that its pods share; "" also if the API server lacks or disables the field.
+    topology: str = ""
 
 
 def _of_kubernetes(wire: _Wire) -> PodGroup:
     scheduled = _condition(wire, "PodGroupInitiallyScheduled")
     trouble = base.shortened(scheduled.message or scheduled.reason) if scheduled.status == "False" else ""
     count, priority = wire.spec.scheduling_policy.gang.min_count, wire.spec.priority_class_name
-    return PodGroup(Meta.read(wire.metadata), count, priority, scheduled.status == "True", trouble)
+    topology = next((one.key for one in wire.spec.scheduling_constraints.topology), "")
+    return PodGroup(Meta.read(wire.metadata), count, priority, scheduled.status == "True", trouble, topology)
 
 
 def _of_plugins(wire: _Wire) -> PodGroup:
@@ -116,12 +128,17 @@ def wave_of(job: Job) -> str:
     return job.name if job.start_after else ""
 
 
-def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_class: str) -> dict[str, Any]:
+def build(  # noqa: PLR0917 - what a PodGroup has
+    cluster: TFCluster, name: str, job: str, min_count: int, priority_class: str, topology: str
+) -> dict[str, Any]:
     """Build a PodGroup (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup")."""
     scheduler = _scheduler_of(cluster)
     priority = priority_class if scheduler.has_priority else ""
     annotations = {naming.ANNOTATION_PRIORITY: priority} if priority else None
     spec = {**scheduler.counting(min_count), **({"priorityClassName": priority} if priority else {})}
+    if topology and scheduler.kind == "Kubernetes":
+        # Without the feature gate TopologyAwareWorkloadScheduling the API server drops it.
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
     labels = base.labels_of(cluster, job)
     return base.manifest(cluster, scheduler.api, "PodGroup", name, labels, annotations, spec=spec)
 
@@ -138,8 +155,10 @@ def change(
     return base.change_of(existing.meta, labels=base.labels_of(cluster, job), annotations=noted, spec=spec)
 
 
-def has_another_priority(priority_class: str, existing: PodGroup) -> bool:
-    """Return whether a PodGroup, whose priority cannot be edited, was created with another priority."""
+def is_unfit(priority_class: str, topology: str, existing: PodGroup) -> bool:
+    """Return whether a PodGroup was created with another priority or topology, which cannot be edited."""
+    if existing.topology not in {"", topology}:
+        return True
     if existing.priority_class is None:
         return False
     if not priority_class:

@@ -218,7 +218,7 @@ def _near(affinity: Mapping[str, Any], colocation: Colocation, label: Mapping[st
     # A pod that matches its own rule can start a domain while no other pod matches; the next ones must follow it.
     rule: dict[str, Any] = {"labelSelector": {"matchLabels": dict(label)}, "topologyKey": colocation.topology_key}
     kind = _REQUIRED
-    if colocation.when_unsatisfiable == "ScheduleAnyway":
+    if colocation.may_be_elsewhere:
         kind, rule = _PREFERRED, {"weight": _WEIGHT, "podAffinityTerm": rule}
     known: Mapping[str, Any] = affinity.get("podAffinity") or {}
     return {**affinity, "podAffinity": {**known, kind: [*(known.get(kind) or ()), rule]}}

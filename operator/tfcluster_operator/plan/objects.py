@@ -94,7 +94,7 @@ def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
     if held.own is None and gang.placed:
         return
     if held.own is not None:
-        unfit = not gang.placed and pod_group.has_another_priority(gang.priority_class, held.own)
+        unfit = not gang.placed and pod_group.is_unfit(gang.priority_class, gang.topology, held.own)
         change = pod_group.change(
             roster.cluster,
             held.own,
@@ -103,7 +103,8 @@ def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
             placed=gang.placed,
             begun=gang.begun,
         )
-    build = partial(pod_group.build, roster.cluster, gang.name, gang.job, gang.min_count, gang.priority_class)
+    about = gang.name, gang.job, gang.min_count, gang.priority_class, gang.topology
+    build = partial(pod_group.build, roster.cluster, *about)
     _plan(held, build, change, story, gate=gate_of("gang", gang.name), unfit=unfit, changed=reasons.GANG_CHANGED)
 
 

@@ -194,6 +194,29 @@ def test_priority_that_admission_gives_a_group_of_pods_without_one_stays():
     assert world.plan(at("")).actions == ()
 
 
+NEAR = {"topologyKey": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("colocate", "key"),
+    [
+        (NEAR, ["rack"]),
+        ({**NEAR, "whenUnsatisfiable": "ScheduleAnyway"}, []),
+        ({**NEAR, "jobs": ["worker"]}, []),  # the gang's other tasks can be anywhere
+    ],
+)
+def test_gang_that_must_be_in_one_domain_says_so_in_its_group(colocate, key):
+    def at(near: dict[str, Any] | None) -> TFCluster:
+        return make_cluster({"chief": 1, "worker": 3}, scheduling={"gang": {}, "colocate": near})
+
+    world = started(at(colocate))
+    constraints = world.objects[KIND, "demo.0"]["spec"].get("schedulingConstraints", {})
+    assert [one["key"] for one in constraints.get("topology", ())] == key
+    # It cannot be edited: the group is created again, unless the server has dropped the field.
+    again = [one for one in world.plan(at({"topologyKey": "zone"})).actions if isinstance(one, Delete)]
+    assert [one.name for one in again if one.kind == KIND] == ["demo.0"] * len(key)
+
+
 def test_server_without_groups_blocks_the_gang_and_the_next_pod_of_one_that_is_declared():
     for world in (InMemoryWorld(), settled(make_cluster({"worker": 2}))):
         world.stores.of[KIND].have_none("the API server does not serve podgroups of scheduling.k8s.io/v1beta1", None)

@@ -37,7 +37,7 @@ SOURCES := operator resolver client crds scripts tests bench local_kubernetes ex
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs docs-publish \
-	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
+	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
 help: ## list the commands
@@ -165,15 +165,12 @@ cluster-down: .venv ## remove every trace of it
 install: cluster ## build the image and install (or upgrade) the chart as release tfcluster
 	$(BIN)/python -m scripts.install
 
-# The options of the benchmark, as `make bench ONLY='create-1x100 told-200' PAIRS=6 WRITE=1` gives them.
+# The options of the benchmark, as `make bench ONLY='create-1x100 life-300' PAIRS=6 WRITE=1` gives them.
 BENCH = TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench $(if $(PAIRS),--pairs $(PAIRS)) \
-  $(if $(SCALE),--scale $(SCALE)) $(if $(WRITE),--write) $(if $(JSON),--json $(JSON))
+  $(if $(SCALE),--scale $(SCALE)) $(if $(WRITE),--write) $(if $(JSON),--json $(JSON)) $(if $(TFJOB_SOURCE),--tfjob-source $(TFJOB_SOURCE))
 
-bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one API server; ONLY='NAME …' PAIRS=6 WRITE=1 JSON=FILE
+bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one API server; ONLY='NAME …' PAIRS=6 WRITE=1 JSON=FILE; TFJOB_SOURCE=DIR: TFJob, too
 	$(BENCH) $(if $(ONLY),--only $(ONLY))
-
-bench-tfjob: .venv $(OPERATOR)/.complete ## the operator beside Kubeflow's TFJob, built of the sources in TFJOB_SOURCE=DIR
-	$(BENCH) --only $(or $(ONLY),tfjob-1x100 tfjob-1x300 tfjob-100x2) --tfjob-source $(or $(TFJOB_SOURCE),$(error TFJOB_SOURCE=DIR names the sources of TFJob v1.9.4))
 
 release: .venv ## the files of a release, in dist/; IMAGE=ghcr.io/me/tfcluster-operator ARCHITECTURES='amd64 arm64'
 	$(BIN)/python -m scripts.release build --image $(IMAGE) --architectures $(ARCHITECTURES)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     try:
-        return 1 if _run(chosen(options.only), options) else 0
+        return 1 if _run(chosen(options.only, tfjob=options.tfjob_source is not None), options) else 0
     except KeyboardInterrupt:
         print("interrupted: everything that was started has ended", file=sys.stderr)
         return 130
@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--scale", type=float, default=1.0, help="how large everything is; less than 1 shows that it works"
     )
-    parser.add_argument("--tfjob-source", type=Path, metavar="DIR", help="TFJob's sources, for tfjob-…")
+    parser.add_argument("--tfjob-source", type=Path, metavar="DIR", help="TFJob's sources: measure it, too")
     options = parser.parse_args(arguments)
     if not 0 < options.scale <= 1:
         parser.error("--scale is more than 0 and at most 1")
@@ -73,9 +73,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def chosen(only: Sequence[str]) -> list[Measurement]:
-    """Return the measurements of these names, or the default ones."""
-    return [each for each in ALL if (each.name in only if only else not each.by_name_only)]
+def chosen(only: Sequence[str], *, tfjob: bool = False) -> list[Measurement]:
+    """Return the measurements of these names, or the default ones, with TFJob's or without."""
+    if only:
+        return [each for each in ALL if each.name in only]
+    return [each for each in ALL if not each.by_name_only and (tfjob or not each.name.startswith("tfjob-"))]
 
 
 def _at_least_one(text: str) -> int:

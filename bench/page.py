@@ -57,8 +57,6 @@ def page(book: Book, words: Mapping[str, str]) -> str:
         "## Provenance",
         provenance(known),
     ]
-    if "earlier" in words:
-        parts += ["## Earlier figures", words["earlier"]]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Two hours of churn in real time: clusters come, change, lose pods and go, and the operator must not wear out."""
+"""An hour of churn in real time: clusters come, change, lose pods and go, and the operator must not wear out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.stage import Stage
 from tests.support.objects import PODS, TFCLUSTERS
 from tests.support.rbac import OPERATOR_USER
 
-_SECONDS = 7200.0
+_SECONDS = 3600.0
 _POPULATION = Shape(100, 5)
 _ROUND_SECONDS = 60.0
 _TRACEBACK = b"Traceback (most recent call last)"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from pathlib import Path
 
 from bench.book import Result
 from bench.cpu import cpu_seconds
 from bench.creation import MEBIBYTE
 from bench.crowd import Crowd, crowd, passes_made
 from bench.stage import Stage
-from bench.world import ROOT
 from tests.support.rbac import OPERATOR_USER
 
 #: The interval of the metrics requests; each answer costs the operator some milliseconds, which count as its own.
@@ -29,27 +26,16 @@ async def start(stage: Stage, name: str, runs: int) -> Result:
     all_of_them = await crowd(stage)
     result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
     for _ in range(runs):
-        await _start(stage, all_of_them, result, sources=None)
+        await _start(stage, all_of_them, result)
     return result
 
 
-async def upgrade(stage: Stage, name: str, runs: int) -> Result:
-    """Count the writes of an operator that has another version of the resolver, in both directions."""
-    all_of_them = await crowd(stage)
-    result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
-    changed = _with_another_resolver(stage.directory / "changed")
-    for run in range(runs):
-        await _start(stage, all_of_them, result, sources=None if run % 2 else changed)
-    await asyncio.to_thread(stage.world.operator.stop)
-    return result
-
-
-async def _start(stage: Stage, all_of_them: Crowd, result: Result, *, sources: Path | None) -> None:
+async def _start(stage: Stage, all_of_them: Crowd, result: Result) -> None:
     world, operator = stage.world, stage.world.operator
     await asyncio.to_thread(operator.stop)
     position = await asyncio.to_thread(world.audit.position)
     begin = time.perf_counter()
-    operator.start(wait=False, sources=sources)
+    operator.start(wait=False)
     await _until(stage, 1)
     first = time.perf_counter() - begin
     await _until(stage, all_of_them.shape.clusters)
@@ -79,12 +65,3 @@ async def _until(stage: Stage, passes: int) -> None:
         if made >= passes:
             return
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _with_another_resolver(folder: Path) -> Path:
-    """Copy the sources, and change a file that is delivered into pods."""
-    for part in ("operator", "resolver"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    with (folder / "resolver" / "tfcluster_resolver" / "errors.py").open("a", encoding="utf-8") as module:
-        module.write("\n_ANOTHER_VERSION = True\n")
-    return folder

@@ -49,9 +49,8 @@ class OperatorProcess:
         kubeconfig: Path | None = None,
         arguments: Sequence[str] = ALL_NAMESPACES,
         wait: bool = True,
-        sources: Path | None = None,
     ) -> None:
-        """Start the operator, by default of these sources for all namespaces, and wait until it is ready."""
+        """Start the operator, by default for all namespaces, and wait until it is ready."""
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         election = () if "--leader-election" in arguments else ("--no-leader-election",)
@@ -60,7 +59,7 @@ class OperatorProcess:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": os.pathsep.join(str((sources or _ROOT) / folder) for folder in ("operator", "resolver")),
+            "PYTHONPATH": os.pathsep.join(str(_ROOT / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:

@@ -68,7 +68,7 @@ async def test_page_of_a_proxy_is_an_outage(world: World, method, kind):
 
 
 @in_world
-async def test_operator_that_may_not_list_a_kind_says_so_until_it_may(world: World):
+async def test_missing_permission_to_list_a_kind_is_reported_until_it_is_granted(world: World):
     """A cluster waits with the server's message; once the permission is granted, it starts."""
     told = 'pods is forbidden: User "operator" cannot list resource "pods"'
 

@@ -227,22 +227,11 @@ class InMemoryWorld:
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Observe with the operator's own readers and stores, as after a list; see Stores.observe."""
-        self.stores.blocking.clear()
-        unlabelled: list[tuple[str, Child]] = []
-        labelled: dict[str, list[Child]] = {kind: [] for kind in self.stores.of}
+        listed: dict[str, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
-            child = self.read(kind, name)
-            if naming.LABEL_CLUSTER in child.meta.labels or kind in {"NetworkPolicy", "ResourceFlavor"}:
-                labelled[kind].append(child)
-            else:
-                unlabelled.append((kind, child))
-        for kind, children in labelled.items():
+            listed[kind].append(self.read(kind, name))
+        for kind, children in listed.items():
             self.stores.of[kind].replace(children, version=self.version, namespace=None)
-        for kind, child in unlabelled:
-            if child.meta.owner_uid == cluster.uid:
-                self.stores.of[kind].put_back(child)
-            else:
-                self.stores.block(cluster.uid, kind, child)
         return self.stores.observe(cluster, resolver=resolver)
 
     def roster(self, cluster: TFCluster) -> Roster:

@@ -23,12 +23,12 @@ MIXED = [
 @pytest.mark.parametrize(
     ("workers", "pods"),
     [
-        (4, "5 Pods: demo-chief-0, demo-worker-0, demo-worker-1, demo-worker-2 and 1 more"),
-        (3, "4 Pods: demo-chief-0, demo-worker-0, demo-worker-1, demo-worker-2"),
+        (4, "5 Pods: demo-chief-0, demo-worker-0, demo-worker-1, and 2 more"),
+        (2, "3 Pods: demo-chief-0, demo-worker-0, demo-worker-1"),
     ],
 )
 def test_actions_of_a_plan_are_reported_by_reason(workers, pods):
-    """Four names are listed, and the rest is counted."""
+    """Three names are listed, and the rest is counted."""
     plan = InMemoryWorld().plan(make_cluster({"chief": 1, "worker": workers}))
     words = f"created 1 Service: demo; created 2 ConfigMaps: demo-chief, demo-worker; created {pods}"
     assert list(summary_of(plan.actions)) == [("Created", words)]

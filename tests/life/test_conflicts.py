@@ -46,6 +46,8 @@ def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, ki
     assert name in condition["message"]
     assert world.condition("c", "Ready")["status"] == "False"
     assert essence(world.get(kind, name)) == before
+    if kind is PODS:
+        world.await_pods(task_names("c", worker=3))  # the others exist as well
     world.delete(kind, name)
     world.await_pods(task_names("c", worker=3))
     world.await_condition("c", "NameConflict", status="False", reason="NoConflict")

@@ -46,7 +46,7 @@ class LastRestart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     @property
     def time(self) -> float:
         """When it was counted, in seconds since the epoch."""
-        return _seconds(self.finished_at)
+        return seconds_of(self.finished_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ def read(status: Mapping[str, Any]) -> Ledger:
     shown, notes = _object(status.get("jobs")), _object(internal.get("jobs"))
     return replace(
         known,
-        started_at=_seconds(status.get("startTime")),
-        finished_at=_seconds(status.get("completionTime")),
+        started_at=seconds_of(status.get("startTime")),
+        finished_at=seconds_of(status.get("completionTime")),
         restarts=int(status.get("restarts") or 0),
         verdict=verdict,
         last_restart=last if last.task else None,
@@ -280,8 +280,9 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _seconds(text: Any) -> float:
+def seconds_of(text: Any) -> float:
+    """Read a time as seconds since the epoch; 0.0 if it is missing or invalid."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else 0.0
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return 0.0

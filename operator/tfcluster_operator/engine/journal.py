@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
 from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 from tfcluster_operator.report import conditions
-from tfcluster_operator.report.conditions import GRAVITY, WAITS
+from tfcluster_operator.report.conditions import GRAVITY, WAITS, few
 from tfcluster_operator.report.status import cause_of, is_starting, role_of, waiting_since, was_ready
 
 _log = logging.getLogger(__name__)
@@ -268,10 +268,6 @@ def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[st
     return patch
 
 
-#: How many items of a list are named.
-_NAMED: Final = 4
-
-
 async def _post_event(client: Client, cluster: TFCluster, reason: str, message: str, *, warning: bool) -> None:
     """Post one Event about a TFCluster; a rejected Event is ignored."""
     wall = client.clock.wall()
@@ -312,12 +308,6 @@ def summary_of(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
         messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
     for reason, parts in messages.items():
         yield reason, "; ".join(parts)
-
-
-def few(words: Sequence[str], between: str = ", ") -> str:
-    """List the first few, and the number of the others."""
-    more = len(words) - _NAMED
-    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _spell(kind: str, count: int) -> str:

@@ -28,19 +28,17 @@ from tfcluster_operator.life.stock import take_stock
 from tfcluster_operator.life.views import Views, views_of
 from tfcluster_operator.plan.actions import EVIDENCE, Delete, Finding, Gate, Plan
 from tfcluster_operator.plan.plan import enter_deletions, enter_done, plan
-from tfcluster_operator.plan.story import Holds
+from tfcluster_operator.plan.story import TAKEN, Holds
 from tfcluster_operator.report.conditions import shorten, with_others
 from tfcluster_operator.report.status import status_of, unreconciled_status
 
-#: How often (seconds) an object that blocks a name, and that our watches do not show, is read again.
+#: Seconds until the next reconcile while another owner's object has a name that the cluster needs: its events might
+#: trigger another TFCluster's reconcile.
 _LOOK_AGAIN: Final = 5.0
 #: A cluster with more tasks yields to others between the parts of its reconcile.
 _LARGE: Final = 500
 #: The number of turns of the event loop: the first reads the bytes of a request, the next ones answer it.
 _TURNS: Final = 3
-
-#: The operator might not receive events of the name's holder, or of another object that was created under it.
-_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 
 
 @dataclass(slots=True)
@@ -60,7 +58,6 @@ class _Memory:
     #: The newest roster, and the number of store changes that it includes.
     roll: Roster | None = None
     rolled_at: int = -1
-    looked_at_blocked: float = float("-inf")
     account: Account = field(default_factory=Account)
 
 
@@ -90,7 +87,6 @@ class Reconciler:
         """Note an event of this TFCluster from the API server; return whether it is new or was edited."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
-            self._stores.blocking.pop("" if memory is None else memory.uid, None)
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
         body = self._parents.bodies.get(key)
@@ -106,8 +102,7 @@ class Reconciler:
         """Reconcile one cluster, or report why not (``blind``); return the seconds until the next time, if any."""
         body = self._parents.bodies.get(key)
         if body is None or not is_ours(body):
-            if (memory := self._memories.pop(key, None)) is not None:
-                self._stores.blocking.pop(memory.uid, None)
+            self._memories.pop(key, None)
             return None
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
         memory.unwritten.version = body["metadata"]["resourceVersion"]
@@ -122,12 +117,13 @@ class Reconciler:
             cluster = parse(body, gang_scheduler=self._gang_scheduler, before=memory.declared)
         except InvalidSpecError as error:
             cluster, why = error.cluster, (reasons.INVALID_SPEC, shorten(error.problems))
+        else:
+            memory.declared = cluster
         if cluster.deleting:
             why = reasons.DELETING, "the TFCluster is being deleted: its objects are no longer created or repaired"
         if why is not None:
             status = unreconciled_status(cluster, *why, self._clock())
             return await self._statuses.report(cluster, status, memory.unwritten)
-        memory.declared = cluster
         memory.large = sum([job.replicas for job in cluster.jobs]) > _LARGE
         try:
             return await self._pass(key, cluster, memory)
@@ -141,7 +137,6 @@ class Reconciler:
         if memory.unwritten.pending is not None:
             cluster = with_status(cluster, with_others(memory.unwritten.pending, cluster.status))
         known = cluster.ledger
-        blocked = await self._look_at_blocked_names(cluster, memory)
         roster = await self._call_roll(cluster, memory)
         roster, known, planned = await self._decide(roster, known, memory)
         # A recent event proves little: it might come from our own status write, and a deletion might follow.
@@ -190,7 +185,7 @@ class Reconciler:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if planned.partial and done and not outcome.refused and not outcome.again:
             raise NextPart
-        waits = (due, blocked, *_waits(planned, outcome, memory.holds, now))
+        waits = (due, *_waits(planned, outcome, memory.holds, now))
         return min((one for one in waits if one is not None), default=None)
 
     async def _decide(self, roster: Roster, known: Ledger, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
@@ -221,15 +216,6 @@ class Reconciler:
         memory.roll, memory.rolled_at = roster, changes
         return roster
 
-    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> float | None:
-        """Look again, now and then, at others' objects that hold our names; return when to look again, if any do."""
-        now, blocking = self._clock(), self._stores.blocking.get(cluster.uid, {})
-        if blocking and now - memory.looked_at_blocked >= _LOOK_AGAIN:
-            memory.looked_at_blocked = now
-            for kind, name in list(blocking):
-                await self._executor.look_at(kind, name, cluster)
-        return _LOOK_AGAIN if blocking else None
-
 
 async def _breathe(memory: _Memory) -> None:
     """Let others run between the parts of a large cluster's reconcile."""
@@ -248,8 +234,7 @@ def _waits(planned: Plan, outcome: Outcome, holds: Holds, now: float) -> Iterato
     yield planned.wake_after
     yield from (hold.until - now for gate, hold in holds.gates.items() if gate in outcome.refused)
     yield from (hold.pause for hold in holds.doubts(now))
-    # The name's holder might be another TFCluster's object, whose events trigger that one and not ours.
-    if any(finding.reason in _TAKEN for finding in planned.findings):
+    if any(finding.reason in TAKEN for finding in planned.findings):
         yield _LOOK_AGAIN
     if outcome.again or (planned.partial and outcome.actions):
         yield 0.0

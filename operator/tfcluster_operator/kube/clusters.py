@@ -11,7 +11,7 @@ import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube.client import Client, NotFoundError
-from tfcluster_operator.objects.base import ListMeta, Metadata
+from tfcluster_operator.objects.base import Metadata, Page
 
 Key = tuple[str, str]
 
@@ -23,11 +23,6 @@ _READ_AGAIN: Final = 1.0
 
 class _Item(msgspec.Struct):
     metadata: Metadata
-
-
-class _Page(msgspec.Struct):
-    metadata: ListMeta
-    items: list[_Item]
 
 
 class _Resources(msgspec.Struct):
@@ -43,8 +38,8 @@ class Census(NamedTuple):
 
 def read_page(body: bytes) -> tuple[Census, bool]:
     """Read a page of a list of TFClusters; return also whether more pages follow."""
-    page = msgspec.json.decode(body, type=_Page)
-    uids = {item.metadata.uid for item in page.items}
+    page = msgspec.json.decode(body, type=Page[_Item])
+    uids = {item.metadata.uid for item in page.items or ()}
     return Census(uids, int(page.metadata.resource_version)), bool(page.metadata.continue_token)
 
 

@@ -29,10 +29,12 @@ from tfcluster_operator.kube.client import (
     UnreachableError,
 )
 from tfcluster_operator.kube.store import Name, Stores
+from tfcluster_operator.life.roster import holder_of
 from tfcluster_operator.objects.base import Child, Kind
 from tfcluster_operator.objects.config_map import ConfigMap, ResolverArchive, build_copy
 from tfcluster_operator.objects.workload import Workload
 from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
+from tfcluster_operator.plan.objects import obstacle, untrusted
 from tfcluster_operator.plan.story import EXCEEDED_QUOTA
 
 #: The server rejects unknown fields by name; if it dropped them silently, the pod would differ.
@@ -106,25 +108,6 @@ class Executor:
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
 
-    async def look_at(self, kind: str, name: str, cluster: TFCluster) -> None:
-        """Read an object that holds a name which a cluster needs, and that the watch might not show."""
-        resource, store = self._kinds[kind], self._stores.of[kind]
-        params = {"fieldSelector": f"metadata.name={name}"}
-        answer = await self._client.request("GET", resource.path(cluster.namespace), params=params)
-        found = next(iter(resource.read_list(answer)[0]), None)
-        known = store.get((cluster.namespace, name))
-        if known is not None and (found is None or found.meta.uid != known.meta.uid):
-            store.forget((cluster.namespace, name), known.meta.uid)
-        self._stores.unblock(cluster.uid, kind, name)
-        if found is None:
-            return
-        if naming.LABEL_CLUSTER in found.meta.labels:
-            store.put(found)
-        elif found.meta.owner_uid == cluster.uid or (isinstance(found, ConfigMap) and found.is_genuine_copy):
-            store.put_back(found)  # the next plan corrects its labels
-        else:
-            self._stores.block(cluster.uid, kind, found)
-
     async def carry_out(self, plan: Plan, cluster: TFCluster, closed: set[Gate], wanted: Callable[[], bool]) -> Outcome:
         """Carry out a plan, group by group, while its objects are wanted."""
         outcome = Outcome(cluster, closed)
@@ -178,8 +161,10 @@ class Executor:
         try:
             await self._carry_out(action, outcome.cluster, patience=0.0 if outcome.impatient else None)
         except (ConflictError, AlreadyExistsError):
-            outcome.lose(step)
-            await self._look_up(action, outcome)
+            if (taken := await self._look_up(action, outcome)) is None:
+                outcome.lose(step)
+            else:
+                outcome.refuse(step, taken.reason, taken.message)
         except ApiError as error:
             if isinstance(error, NotFoundError) and isinstance(action, Patch | Delete):
                 outcome.lose(step)
@@ -227,7 +212,6 @@ class Executor:
         path = kind.path(cluster.namespace)
         answer = await self._client.request("POST", path, body=body, params=_WRITER, patience=patience)
         self._stores.of[action.kind].put(kind.read(answer))
-        self._stores.unblock(cluster.uid, action.kind, action.name)
 
     async def _try(self, action: Try, cluster: TFCluster, patience: float | None) -> None:
         body, params = action.build(), {**_WRITER, "dryRun": "All"}
@@ -279,13 +263,32 @@ class Executor:
         if action.kind in self._kinds:
             self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
-    async def _look_up(self, action: Action, outcome: Outcome) -> None:
-        """Find the holder of a name that should be free: an object of ours that lost its labels, or another's."""
+    async def _look_up(self, action: Action, outcome: Outcome) -> Finding | None:
+        """Read the holder of a name that should be free; return why a create fails if no watch shows the holder."""
+        kind, cluster = self._kinds.get(action.kind), outcome.cluster
+        if kind is None:
+            return None
+        name, store = (cluster.namespace, action.name), self._stores.of[action.kind]
+        params = {"fieldSelector": f"metadata.name={action.name}"}
         try:
-            if action.kind in self._kinds:
-                await self.look_at(action.kind, action.name, outcome.cluster)
+            answer = await self._client.request("GET", kind.path(cluster.namespace), params=params)
         except KubeError as error:
             outcome.cut_off = str(error)
+            return None
+        found, known = next(iter(kind.read_list(answer)[0]), None), store.get(name)
+        if known is not None and (found is None or found.meta.uid != known.meta.uid):
+            store.forget(name, known.meta.uid)
+        if found is None:
+            return None
+        if naming.LABEL_CLUSTER in found.meta.labels or not kind.ours_alone:
+            store.put(found)
+        elif found.meta.owner_uid == cluster.uid or (isinstance(found, ConfigMap) and found.is_genuine_copy):
+            store.put_back(found)  # the next plan corrects its labels
+        elif isinstance(action, Create):
+            if action.is_resolver_copy:
+                return untrusted(action.name)
+            return obstacle(action.kind, action.name, holder_of(cluster, found), found.meta.finalizers)
+        return None
 
 
 def _can_be_mounted(copy: Child | None) -> bool:

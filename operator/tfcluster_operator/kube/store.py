@@ -161,18 +161,6 @@ class Stores:
 
     def __init__(self, changed: Changed, now: Callable[[], float] = SYSTEM_CLOCK.wall) -> None:
         self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
-        #: Objects of other owners that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
-        self.blocking: dict[str, dict[tuple[str, str], Child]] = {}
-
-    def block(self, uid: str, kind: str, child: Child) -> None:
-        """Store an object that holds a name which the cluster of this UID needs, and that no watch shows."""
-        self.blocking.setdefault(uid, {})[kind, child.meta.name] = child
-        self.of[kind].changes += 1
-
-    def unblock(self, uid: str, kind: str, name: str) -> None:
-        """Note that such an object no longer holds the name."""
-        if self.blocking.get(uid, {}).pop((kind, name), None) is not None:
-            self.of[kind].changes += 1
 
     @property
     def changes(self) -> int:
@@ -209,7 +197,7 @@ class Stores:
         )
 
     def _gather(self, kind: str, cluster: TFCluster, resolver: str) -> dict[str, Child]:
-        store, row, blocking = self.of[kind], KINDS[kind], self.blocking.get(cluster.uid, {})
+        store, row = self.of[kind], KINDS[kind]
         ours = store.group("owner", cluster.uid)
         names = [*row.names(cluster, ours if row.ours_alone else store.group("no owner", cluster.namespace))]
         if kind == ConfigMap.KIND and resolver:
@@ -217,7 +205,6 @@ class Stores:
         found = {child.meta.name: child for child in ours}
         more = store.later_than(cluster.namespace, names) if kind == Pod.KIND else []
         more += [child for name in names if name not in found and (child := store.get((cluster.namespace, name)))]
-        more += [child for (of, _), child in blocking.items() if of == kind]
         for child in more:
             found.setdefault(child.meta.name, child)
         return found

@@ -114,7 +114,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class _Page(msgspec.Struct, Generic[_Wire]):
+class Page(msgspec.Struct, Generic[_Wire]):
     metadata: ListMeta
     items: list[_Wire] | None = None
 
@@ -186,7 +186,7 @@ def kind_of(
 ) -> Kind:
     """Build the row of a kind from the struct of its objects, and the function that converts one."""
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
-    many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Page[wire])  # type: ignore[valid-type]  # built per kind
+    many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[wire])  # type: ignore[valid-type]  # built per kind
 
     def read_list(body: bytes) -> tuple[Iterator[Child], ListMeta]:
         page = many.decode(body)

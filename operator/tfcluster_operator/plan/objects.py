@@ -169,14 +169,19 @@ def plan_resolver(roster: Roster, story: Story) -> None:
     if held.own is None and not mounted and not story.creates_pods:
         return
     if held.holder is Holder.FOREIGN:
-        message = (
-            f"ConfigMap {held.name} does not contain the resolver that its name promises, so no pod that mounts it is "
-            "created: find out who created it, and delete it; the operator then creates the right one"
-        )
-        story.close(RESOLVER, Finding(reasons.RESOLVER_UNTRUSTED, message))
+        story.close(RESOLVER, untrusted(held.name))
         return
     change = config_map.change_of_copy(held.own) if held.own else None
     _plan(held, None, change, story, gate=RESOLVER, created=reasons.REPAIRED if mounted else reasons.CREATED)
+
+
+def untrusted(name: str) -> Finding:
+    """Return why the resolver's ConfigMap of this name cannot be used."""
+    message = (
+        f"ConfigMap {name} does not contain the resolver that its name promises, so no pod that mounts it is "
+        "created: find out who created it, and delete it; the operator then creates the right one"
+    )
+    return Finding(reasons.RESOLVER_UNTRUSTED, message)
 
 
 def plan_surplus_views(roster: Roster, story: Story) -> None:

@@ -47,8 +47,10 @@ def gate_of(of: str, name: str) -> Gate:
 #: Seconds of the first back-off after a rejection; it doubles with each rejection in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-#: The longest while an API server that checks owner references does not find our new CRD; this ends by itself.
-_LONGEST_OF_A_NEW_CRD: Final = 4.0
+#: The longest for a problem whose end causes no event: another owner's object that holds a name, and an API server that
+#: checks owner references and does not find our new CRD yet.
+_LONGEST_WITHOUT_EVENT: Final = 4.0
+TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _NEW_CRD: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
 #: This number of repairs in a row is immediate; after that another writer keeps reverting them.
 _PATIENCE: Final = 2
@@ -126,7 +128,8 @@ class Holds:
             # If only another task was tried, this is not worth another write of the status.
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
-            longest = _LONGEST_OF_A_NEW_CRD if _NEW_CRD in finding.message else LONGEST_PAUSE
+            no_event = finding.reason in TAKEN or _NEW_CRD in finding.message
+            longest = _LONGEST_WITHOUT_EVENT if no_event else LONGEST_PAUSE
             # The API server recounts a quota some seconds after a pod is deleted, which lifts holds: a rejection before
             # that does not indicate how long rejections will continue.
             pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE

@@ -45,8 +45,8 @@ GRAVITY: Final = (
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 #: UpToDate reports these if Ready does not: an evaluator does not count for Ready, but might wait as well.
 _TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
-#: A list of tasks in a message stops after this many.
-_NAMED_TASKS: Final = 3
+#: How many items of a list a message names.
+_NAMED: Final = 3
 _LONGEST_MESSAGE: Final = 1_024
 
 
@@ -136,7 +136,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
             if place.staying is not None and not place.serving and place.stage is not Stage.COMPLETED
         ]
         told = [f"{task}: {why or 'not ready yet'}" for task, why in sorted(waiting, key=lambda one: not one[1])]
-        message = "; ".join([f"{counts.ready} of {counts.desired} tasks are ready", *_few(told)])
+        message = f"{counts.ready} of {counts.desired} tasks are ready{'; ' if told else ''}{few(told, '; ')}"
         return Says("Ready", False, reasons.TASKS_NOT_READY, message)
     also = f", {counts.finished} finished" if counts.finished else ""
     return Says("Ready", True, reasons.ALL_TASKS_READY, f"{counts.ready} of {counts.desired} ready{also}")
@@ -206,7 +206,7 @@ def up_to_date(roster: Roster, ledger: Ledger, findings: Sequence[Finding] = ())
             pod = broken[0].pod
             trouble = pod.trouble if pod is not None else ""
             stalled = stalled or bool(trouble)
-            message += f"; waiting for {', '.join(_few([str(place.task) for place in broken]))} to become ready"
+            message += f"; waiting for {few([str(place.task) for place in broken])} to become ready"
             message += f": {trouble}" if trouble else ""
         told.append(message)
     gravest = _gravest(findings, _TOLD_BESIDE_READY)
@@ -239,7 +239,7 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
             if (pod := place.staying) is not None and pod.listening
         ]
     if stale:
-        message = f"{len(stale)} not updated yet: {', '.join(_few(stale))}"
+        message = f"{len(stale)} not updated yet: {few(stale)}"
         return Says("MembershipPublished", False, reasons.PUBLISHING, message)
     message = f"all running pods have their current view; newest epoch {views.epoch_of(wanted)}"
     return Says("MembershipPublished", True, reasons.PUBLISHED, message)
@@ -253,9 +253,10 @@ def conflict(findings: Sequence[Finding]) -> Says:
 
 def shorten(messages: Sequence[str]) -> str:
     """Join the first few messages, each shortened: a message of a webhook or a quota can be very long."""
-    return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
+    return few([message[:_LONGEST_MESSAGE] for message in messages], "; ")
 
 
-def _few(items: Sequence[str]) -> list[str]:
-    more = len(items) - _NAMED_TASKS
-    return [*items[:_NAMED_TASKS], *([f"and {more} more"] if more > 0 else [])]
+def few(items: Sequence[str], between: str = ", ") -> str:
+    """List the first few, and the number of the others."""
+    more = len(items) - _NAMED
+    return between.join([*items[:_NAMED], *([f"and {more} more"] if more > 0 else [])])

@@ -7,7 +7,6 @@ Counts are exact (a running pod is never "succeeded"), and the message of Ready 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tfcluster_operator.declaration import naming, reasons
@@ -20,6 +19,7 @@ from tfcluster_operator.declaration.ledger import (
     cluster_fields,
     internal_fields,
     job_fields,
+    seconds_of,
     timestamp,
 )
 from tfcluster_operator.declaration.spec import Job, TFCluster
@@ -233,21 +233,14 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
         return None
     if ready.get("status") == "True":
         return None
-    reason, created = str(ready.get("reason")), _seconds(metadata.get("creationTimestamp"))
+    reason, created = str(ready.get("reason")), seconds_of(metadata.get("creationTimestamp"))
     if reason in WAITS:
-        return Waiting(reason, max(created, _seconds(waiting_since(told))))
+        return Waiting(reason, max(created, seconds_of(waiting_since(told))))
     # For a cluster that was suspended or has waited for days, count only from the end of that.
     since = max(
         placed_at,
         created,
-        _seconds(ready.get("lastTransitionTime")),
-        _seconds(suspended.get("lastTransitionTime")),
+        seconds_of(ready.get("lastTransitionTime")),
+        seconds_of(suspended.get("lastTransitionTime")),
     )
     return Waiting(reason if reason in OBSTACLES else NOT_REPORTED, since)
-
-
-def _seconds(text: object) -> float:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else 0.0
-    except (OverflowError, ValueError):
-        return 0.0

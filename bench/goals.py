@@ -8,6 +8,8 @@ from typing import Literal
 from bench.book import Result
 from bench.intervals import Verdict, judge_every, judge_median, median_interval
 
+Of = Literal["median", "every run"]
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -23,7 +25,7 @@ class Goal:
     over: str = ""
     """The series that the readings are divided by, pair by pair."""
     at_least: bool = False
-    of: Literal["median", "every run"] = "median"
+    of: Of = "median"
 
     def readings(self, result: Result) -> list[float]:
         """Return the readings to judge, one a run; empty if it was not measured."""
@@ -44,14 +46,14 @@ class Goal:
         return (min(readings), max(readings)) if readings else None
 
 
-def ratio(limit: float) -> Goal:
+def ratio(limit: float, of: Of = "median") -> Goal:
     """The operator's time must be at most ``limit`` times that of the baseline client."""
-    return Goal("time relative to the baseline client", "ours_s", limit, over="bare_s")
+    return Goal("time relative to the baseline client", "ours_s", limit, over="bare_s", of=of)
 
 
-def rate(limit: float) -> Goal:
+def rate(limit: float, of: Of = "median") -> Goal:
     """The operator's rate must be at least ``limit`` times that of the baseline client."""
-    return Goal("rate relative to the baseline client", "bare_s", limit, over="ours_s", at_least=True)
+    return Goal("rate relative to the baseline client", "bare_s", limit, over="ours_s", at_least=True, of=of)
 
 
 def never_more(says: str, series: str, limit: float, unit: str = "") -> Goal:

@@ -43,7 +43,7 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
         await all_of_them.at_rest()
         await yardstick.make_services(service)
         await yardstick.post(16)
-        concurrency = await best_concurrency(yardstick.seconds_with)
+        concurrency = await best_concurrency(yardstick.seconds_with, trials=1)
         lost = all_of_them.shape.total_tasks // 10
         result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "lost": lost, "concurrency": concurrency})
         await take_pairs(result, lambda: _ours(all_of_them, result), lambda: yardstick.run(concurrency), pairs=pairs)

@@ -117,15 +117,13 @@ def pairs(book: Book) -> str:
         if not set(_PAIRED) <= result.series.keys():
             continue
         ratios = result.ratios("ours_s", "bare_s")
-        interval = median_interval(ratios)
-        between = "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
         cells = [number(median(result.series[quantity])) for quantity in _PAIRED]
         watched = number(median(result.ratios("watched_s", "bare_s"))) if "watched_s" in result.series else "-"
         rows.append(
             [
                 f"`{name}`",
                 *cells[:2],
-                f"**{number(median(ratios))}** ({between})",
+                f"**{number(median(ratios))}** ({_between(ratios)})",
                 watched,
                 *cells[2:],
                 str(len(ratios)),
@@ -135,7 +133,7 @@ def pairs(book: Book) -> str:
         "measurement",
         "operator, s",
         "baseline client, s",
-        "ratio (95 % interval)",
+        "ratio (95 % interval, or range)",
         "… of a watched baseline client",
         "CPU of the operator, s",
         "CPU of the baseline client, s",
@@ -153,19 +151,19 @@ def beside_tfjob(book: Book) -> str:
         if name.startswith("tfjob-"):
             cells = [number(median(result.series[quantity])) for quantity in ("ours_s", "default_s", "tuned_s")]
             times = [result.ratios(quantity, "ours_s") for quantity in ("default_s", "tuned_s")]
-            cells += [f"{number(median(each))} ({_interval(each)})" for each in times]
+            cells += [f"{number(median(each))} ({_between(each)})" for each in times]
             calls = [number(median(result.series[f"{side}_calls"])) for side in ("ours", "default")]
-            rows.append([f"`{name}`", *cells, *calls, str(len(times[0]))])
+            rows.append([f"`{name}`", *cells, *calls, ", ".join(str(len(each)) for each in times)])
     header = [
         "measurement",
         "operator, s",
         "TFJob by default, s",
         "TFJob tuned, s",
-        "default, relative to the operator (95 % interval)",
-        "tuned, likewise",
+        "default, relative to the operator (range)",
+        "tuned, likewise (95 % interval)",
         "API calls of the operator",
         "of TFJob",
-        "runs",
+        "runs by default, tuned",
     ]
     return table(header, rows) if rows else NOT_MEASURED
 
@@ -184,14 +182,15 @@ def _where(measurement: Measurement) -> str:
     return measurement.where.value
 
 
-def _interval(readings: Sequence[float]) -> str:
-    interval = median_interval(readings)
-    return "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+def _between(readings: Sequence[float]) -> str:
+    """Format the interval of the median, or the range of fewer than six readings."""
+    low, high = median_interval(readings) or (min(readings), max(readings))
+    return f"{number(low)} to {number(high)}"
 
 
 def spread(readings: Sequence[float]) -> str:
     """Format a series in a few words."""
-    between = f", median of all: {_interval(readings)}" if median_interval(readings) else ""
+    between = f", median of all: {_between(readings)}" if median_interval(readings) else ""
     ends = f"{number(min(readings))} to {number(max(readings))}"
     return f"{number(median(readings))} ({len(readings)} runs, {ends}{between})"
 

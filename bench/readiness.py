@@ -10,9 +10,12 @@ from bench.bare_client import BareClient, Posted, bare_client, bare_requests, ch
 from bench.book import Result
 from bench.cpu import cpu_seconds
 from bench.observer import Register
-from bench.pairs import Run, best_concurrency, take_pairs
+from bench.pairs import Run, take_pairs
 from bench.shapes import CLUSTER_LABEL, Shape
 from bench.stage import Stage
+
+#: The concurrent requests of the baseline client: to create the objects is a small part of this.
+_CONCURRENCY = 32
 
 
 async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
@@ -29,20 +32,8 @@ async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result
         await arena.clear()
         world.fresh_operator()
 
-        async def seconds_with(concurrency: int) -> float:
-            return (await _bare(arena, bare, posted, concurrency)).seconds
-
-        # One trial each: to make the objects is a small part of it.
-        concurrency = await best_concurrency(seconds_with, trials=1)
-        result.facts["concurrency"] = concurrency
-        objects = len(children_of(posted))
-        result.facts["objects"] = objects
-        await take_pairs(
-            result,
-            lambda: _ours(arena, shape, result),
-            lambda: _bare(arena, bare, posted, concurrency),
-            pairs=pairs,
-        )
+        result.facts |= {"concurrency": _CONCURRENCY, "objects": len(children_of(posted))}
+        await take_pairs(result, lambda: _ours(arena, shape, result), lambda: _bare(arena, bare, posted), pairs=pairs)
     return result
 
 
@@ -70,12 +61,12 @@ def _by_cluster(ready: Register, begin: float) -> list[float]:
     return list(last.values())
 
 
-async def _bare(arena: Arena, bare: BareClient, posted: Posted, concurrency: int) -> Run:
+async def _bare(arena: Arena, bare: BareClient, posted: Posted) -> Run:
     world = arena.world
     async with arena.ready_pods() as ready:
         requests = bare_requests(posted, owner=await arena.new_owner())
         pods = sum(request.path.endswith("/pods") for request in requests)
-        await bare.load(requests, concurrency=concurrency)
+        await bare.load(requests, concurrency=_CONCURRENCY)
         server, own = world.server_cpu_seconds(), cpu_seconds([bare.pid])
         begin = time.perf_counter()
         await bare.send()

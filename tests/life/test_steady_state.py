@@ -68,6 +68,24 @@ def test_steady_state_does_not_write(world, resting, audit, operator):
     assert written == {("patch", "tfclusters/status", name): 2 for name in resting}, "one answer to each edit, no more"
 
 
+def test_creation_in_several_parts_is_reported_once(world, audit):
+    """One reconcile creates a thousand objects at most."""
+    position = audit.position()
+    world.launch("c", {"worker": {"replicas": 1_100}})
+    world.await_settled("c")
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+    calls = audit.since(position, user=OPERATOR_USER, namespace=world.namespace)
+    made = Counter((call.verb, call.target) for call in calls)
+    assert made.pop(("create", "pods")) == 1_100
+    assert made == {
+        ("create", "services"): 1,
+        ("create", "configmaps"): 2,
+        ("create", "networkpolicies"): 1,
+        ("patch", "tfclusters/status"): 1,
+        ("create", "events"): 1,
+    }
+
+
 def test_many_tasks_make_few_events(world):
     """The start, an edit and the suspension of three hundred tasks are reported in tens of events with the counts."""
     world.launch("c", {"worker": {"replicas": 300}}, **RECREATE)

@@ -138,6 +138,8 @@ def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fiel
 _STATUS_EVERY: Final = 1.0
 #: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
 _ON_ITS_WAY: Final = 1.0
+#: The same between the parts of a cluster's creation.
+_BETWEEN_PARTS: Final = 20.0
 #: The reasons of actions whose Events are warnings.
 WARNINGS: Final = (
     reasons.POD_FAILED,
@@ -171,8 +173,8 @@ class Unwritten:
     #: Why the status could not be written, if an Event has this.
     refusal: str = ""
     written_at: float = float("-inf")
-    #: When to report a cluster that is becoming ready in any case; None if none is or everything is reported.
-    told_by: float | None = None
+    #: Since when the report of a cluster that is becoming ready is put off; None if none is.
+    put_off_since: float | None = None
 
 
 class StatusWriter:
@@ -182,21 +184,23 @@ class StatusWriter:
         self._client, self._parents, self._journal = client, parents, journal
         self._clock = client.clock.wall
 
-    async def report(self, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten) -> float | None:
+    async def report(
+        self, cluster: TFCluster, status: Mapping[str, Any], unwritten: Unwritten, *, part: bool = False
+    ) -> float | None:
         """Write the status if it differs and is due, then post what was done; or return when to reconcile again."""
         key = cluster.namespace, cluster.name
         if self._parents.status_of(key) != status:
             unwritten.pending = status
-            if (due_in := self._due_in(key, status, unwritten)) > 0:
+            if (due_in := self._due_in(key, status, unwritten, part=part)) > 0:
                 return due_in
             if (again := await self.write(key, cluster, status, unwritten)) is not None:
                 return again
-        unwritten.pending = unwritten.told_by = None
+        unwritten.pending = unwritten.put_off_since = None
         untold, unwritten.untold = unwritten.untold, []
         await self.post_events(cluster, untold)
         return None
 
-    def _due_in(self, key: Key, status: Mapping[str, Any], unwritten: Unwritten) -> float:
+    def _due_in(self, key: Key, status: Mapping[str, Any], unwritten: Unwritten, *, part: bool) -> float:
         """Return the seconds until a report can be written."""
         due, now = unwritten.written_at + _STATUS_EVERY, self._clock()
         # An operator that finds existing objects reports immediately: an earlier one might have put off the report and
@@ -206,10 +210,10 @@ class StatusWriter:
         new = created and not known.get("observedGeneration")
         # A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
         # report covers all of that.
-        if is_starting(status) and (new or was_ready(known, status)):
-            if unwritten.told_by is None:
-                unwritten.told_by = now + _ON_ITS_WAY
-            due = max(due, unwritten.told_by)
+        if is_starting(status) and (part or new or was_ready(known, status)):
+            if unwritten.put_off_since is None:
+                unwritten.put_off_since = now
+            due = max(due, unwritten.put_off_since + (_BETWEEN_PARTS if part else _ON_ITS_WAY))
         return due - now
 
     async def write(
@@ -236,7 +240,7 @@ class StatusWriter:
                 await _post_event(self._client, cluster, reasons.REJECTED, message, warning=True)
             raise
         self._journal.written(cluster, before, status)
-        unwritten.pending, unwritten.refusal, unwritten.told_by = None, "", None
+        unwritten.pending, unwritten.refusal, unwritten.put_off_since = None, "", None
         await self._tell_conditions(cluster, before, status)
         return None
 

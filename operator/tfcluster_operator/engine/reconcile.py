@@ -180,10 +180,13 @@ class Reconciler:
         status = _status_of(roster, known, planned, findings, now)
         self._journal.pass_ends(memory.account, cluster, status, now)
         memory.unwritten.untold += done
-        due = await self._statuses.report(cluster, status, memory.unwritten)
+        part = planned.partial and bool(done) and not (outcome.refused or outcome.again)
+        due = await self._statuses.report(cluster, status, memory.unwritten, part=part)
         if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "the status could not be written")
-        if planned.partial and done and not outcome.refused and not outcome.again:
+        if part:
+            # What the next part creates was not created earlier.
+            memory.heard_of, memory.visited = True, False
             raise NextPart
         waits = (due, *_waits(planned, outcome, memory.holds, now))
         return min((one for one in waits if one is not None), default=None)

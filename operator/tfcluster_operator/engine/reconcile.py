@@ -185,7 +185,7 @@ class Reconciler:
         if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "the status could not be written")
         if part:
-            # What the next part creates was not created earlier.
+            # The objects of the next part were not created earlier.
             memory.heard_of, memory.visited = True, False
             raise NextPart
         waits = (due, *_waits(planned, outcome, memory.holds, now))

@@ -46,6 +46,8 @@ SILENCE: Final = 200.0
 _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that lasted this many seconds resets the back-off.
 _A_GOOD_RUN: Final = 5.0
+#: For how many seconds an API server can be behind another one before this counts as lost history.
+_LATE_AT_MOST: Final = 5.0
 
 
 class _Event(msgspec.Struct):
@@ -83,8 +85,9 @@ class Informer(Source):
         self._kind = kind
         self._store = store
         self._version = ""
-        #: The newest resource version of the API server.
+        #: The newest resource version of the API server, and since when its lists are older than that.
         self._newest = 0
+        self._behind_since: float | None = None
         #: Whether the watch broke, so that the server's history might continue from an earlier version.
         self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
@@ -146,11 +149,15 @@ class Informer(Source):
         """Compare the version of a list with the newest known one."""
         # Resource versions only grow.  After a restore of etcd they start from an earlier one: every cache then drops
         # new objects as outdated, and a watch from a future version stays silent.  Only a new process works again.
-        # A list without a version is never older than what another API server told (Kubernetes, "API Concepts").
-        if version < self._newest:
-            words = f"the API server is at version {version} and was at {self._newest} before"
+        if version >= self._newest:
+            self._newest, self._behind_since = version, None
+            return
+        now = self._client.clock.elapsed()
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        words = f"the API server is at version {version} and was at {self._newest} before"
+        if now - self._behind_since >= _LATE_AT_MOST:
             raise HistoryLostError(f"{words}: was etcd restored from a backup?")
-        self._newest = version
+        raise UnreachableError(words)
 
     async def _list(self) -> None:
         children: list[Child] = []

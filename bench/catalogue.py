@@ -40,8 +40,8 @@ class Measurement:
     """How many simulated nodes at full scale; each has processors for 64 pods."""
 
 
-#: An interval of the median needs six runs.  A run of thousands of tasks takes minutes with its clean-up; there are few of
-#: those, and each must keep the limit.
+#: An interval of the median needs six runs.  A run of thousands of tasks takes minutes with its clean-up; there are few
+#: of those, and each must keep the limit.
 _MANY, _SOME, _FEW = 10, 6, 3
 _CALLS = never_more("calls beyond one for each object, a cluster", "calls_beyond", 2)
 

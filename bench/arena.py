@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -118,9 +119,13 @@ class Arena:
         return sum(1 for each in about if each["name"] != _ROOTS and (each.get("ownerReferences") or not owned))
 
     async def _delete(self, url: str) -> None:
-        async with self.admin.delete(url) as answer:
-            await answer.read()
-            assert answer.status in {200, 404}, await answer.text()
+        while True:
+            async with self.admin.delete(url) as answer:
+                words = await answer.text()
+            # Thousands of objects take longer than a request can.
+            if answer.status != HTTPStatus.GATEWAY_TIMEOUT:
+                assert answer.status in {200, 404}, words
+                return
 
     async def _list(self, url: str) -> dict[str, Any]:
         async with self.admin.get(url) as answer:

@@ -39,7 +39,11 @@ async def life(stage: Stage, name: str, pairs: int) -> Result:
         concurrency = await best_concurrency(seconds_with)
         result.facts["concurrency"] = concurrency
         await take_pairs(
-            result, lambda: _ours(arena, shape, result), lambda: _bare(arena, bare, posted, concurrency), pairs=pairs
+            result,
+            lambda: _ours(arena, shape, result),
+            lambda: _bare(arena, bare, posted, concurrency),
+            pairs=pairs,
+            tries=2,
         )
     return result
 

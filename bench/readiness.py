@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 
 from bench.arena import Arena, declare, opened, recorded, settled
 from bench.bare_client import BareClient, Posted, bare_client, bare_requests, children_of
@@ -11,7 +12,7 @@ from bench.book import Result
 from bench.cpu import cpu_seconds
 from bench.observer import Register
 from bench.pairs import Run, take_pairs
-from bench.shapes import CLUSTER_LABEL, Shape
+from bench.shapes import CLUSTER_LABEL, Shape, cluster_name
 from bench.stage import Stage
 
 #: The concurrent requests of the baseline client: to create the objects is a small part of this.
@@ -28,13 +29,22 @@ async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result
     result = Result(name, facts={"tasks": shape.total_tasks, "clusters": shape.clusters})
     world = stage.world
     async with opened(world, shape.name) as arena, bare_client(world.bare_kubeconfig, stage.directory) as bare:
-        posted = await recorded(arena, shape)
+        posted = _repeated(await recorded(arena, replace(shape, clusters=1)), shape.clusters)
         await arena.clear()
         world.fresh_operator()
 
         result.facts |= {"concurrency": _CONCURRENCY, "objects": len(children_of(posted))}
         await take_pairs(result, lambda: _ours(arena, shape, result), lambda: _bare(arena, bare, posted), pairs=pairs)
     return result
+
+
+def _repeated(posted: Posted, clusters: int) -> Posted:
+    """Repeat the requests for the objects of one TFCluster; all TFClusters share the resolver's ConfigMap."""
+    first, requests = cluster_name(0).encode(), children_of(posted)
+    each = [(path, body) for path, body in requests if first in body]
+    names = [cluster_name(number).encode() for number in range(clusters)]
+    shared = [(path, body) for path, body in requests if first not in body]
+    return [*shared, *((path, body.replace(first, name)) for name in names for path, body in each)]
 
 
 async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:

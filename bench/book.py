@@ -47,8 +47,8 @@ class Result:
             self.series.setdefault(quantity, []).append(reading)
 
     def ratios(self, over: str, under: str) -> list[float]:
-        """Divide the readings of one series by those of another, pair by pair; one of them can have fewer runs."""
-        return [a / b for a, b in zip(self.series[over], self.series[under], strict=False)]
+        """Divide the readings of one series by those of another, pair by pair."""
+        return [a / b for a, b in zip(self.series[over], self.series[under], strict=True)]
 
 
 Book = Mapping[str, Result]

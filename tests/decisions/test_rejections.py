@@ -91,6 +91,24 @@ async def test_rejected_creations_cost_few_requests_and_finally_succeed(gate: Ga
     assert gate.ready()[0] == "True"
 
 
+@pytest.mark.parametrize("plural", ["pods", "configmaps"])
+@behind_a_gate
+async def test_taken_name_is_not_tried_again_until_it_is_free(gate: Gate, plural):
+    """The API server counts each pod that it does not create, because the name exists, in the namespace's quota."""
+    name = {"pods": f"{CLUSTER}-worker-0", "configmaps": f"{CLUSTER}-worker"}[plural]
+    theirs = {"metadata": {"name": name}, "spec": {"containers": [{"name": "theirs", "image": "i"}]}}
+    gate.world.kube.create(plural, NAMESPACE, theirs)
+    gate.declare({"worker": job(3)})
+    await gate.world.await_silence(60.0)
+    assert gate.ready() == ("False", "NameTaken")
+    if plural == "pods":
+        assert {"worker-1", "worker-2"} <= gate.pods().keys()
+    assert gate.written(f"create {plural} {name}") == [f"create {plural} {name}"]
+    gate.world.kube.delete(plural, NAMESPACE, name, grace=0, user="user")
+    await gate.world.await_silence(20.0)
+    assert gate.ready()[0] == "True"
+
+
 @behind_a_gate
 async def test_edit_resets_the_back_off(gate: Gate):
     gate.reject(QUOTA, "create pods")

@@ -158,6 +158,9 @@ class Executor:
     async def _take_step(self, step: Step, outcome: Outcome) -> bool:
         """Carry out one step; return whether it succeeded."""
         action, about = step.action, f"{step.action.kind} {step.action.name}"
+        if isinstance(action, Create) and action.looks_first and (taken := await self._look_up(action, outcome)):
+            outcome.refuse(step, taken.reason, taken.message)
+            return False
         try:
             await self._carry_out(action, outcome.cluster, patience=0.0 if outcome.impatient else None)
         except (ConflictError, AlreadyExistsError):

@@ -28,6 +28,8 @@ class Create:
     build: Build | None = field(default=None, compare=False, repr=False)
     task: Task | None = None
     replaces: str = ""
+    #: Whether another object had the name: a create that fails with AlreadyExists uses up the namespace's quota.
+    looks_first: bool = field(default=False, compare=False)
 
     @property
     def is_resolver_copy(self) -> bool:

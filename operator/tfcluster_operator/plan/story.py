@@ -215,6 +215,9 @@ class Story:
                 self._closed.add(gate)
             self.wait(replace(truce.finding, gate=gate), truce.until - self._now)
         else:
+            known = self._holds.gates.get(gate)
+            if isinstance(action, Create) and known is not None and known.finding.reason in TAKEN:
+                action = replace(action, looks_first=True)
             self._steps[phase].append(Step(action, gate, needs))
 
     def delete(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from decisions.in_memory import InMemoryWorld, settled, views_for
+from decisions.in_memory import InMemoryWorld, make_cluster, settled, views_for
 from decisions.strategies import (
     FOREIGN_UID,
     POD_FATES,
@@ -248,3 +249,17 @@ def test_edit_that_keeps_a_view_does_not_write_it(edit):
             view = contract.load(text)
             same = old is not None and (membership_digest(contract.load(old)) == membership_digest(view))
             assert (1 if same else 2) == view.epoch
+
+
+def test_planning_leaves_no_cycle_behind() -> None:
+    """A cycle through an action keeps the whole plan in memory until a full garbage collection."""
+    world, cluster = InMemoryWorld(), make_cluster({"chief": {}, "worker": {"replicas": 3}})
+    gc.collect()
+    gc.disable()
+    try:
+        world.settle(cluster)
+        world.pod_ends(naming.pod_name(cluster.name, "worker", 1), "Failed")
+        world.settle(cluster)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

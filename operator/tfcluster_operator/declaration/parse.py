@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -232,9 +233,12 @@ def _read(kind: type[_Read], raw: Any, path: str, problems: list[str]) -> _Read 
 
 
 def _without_nulls(value: Any) -> Any:
-    """Remove the fields that are null, in lists too, and convert each whole number to an int."""
+    """Remove the fields that are null, in lists too, and convert each whole number to an int; copy only if needed."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+        fields = {key: _without_nulls(one) for key, one in value.items() if one is not None}
+        same = len(fields) == len(value) and all(map(is_, fields.values(), value.values()))
+        return value if same else fields
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        parts = [_without_nulls(one) for one in value]
+        return value if all(map(is_, parts, value)) else parts
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -53,6 +53,7 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: The newest valid spec, as it was parsed; without a status, which changes more often.
     declared: TFCluster | None = None
     large: bool = False
     #: The newest roster, and the number of store changes that it includes.
@@ -118,7 +119,7 @@ class Reconciler:
         except InvalidSpecError as error:
             cluster, why = error.cluster, (reasons.INVALID_SPEC, shorten(error.problems))
         else:
-            memory.declared = cluster
+            memory.declared = with_status(cluster, {})
         if cluster.deleting:
             why = reasons.DELETING, "the TFCluster is being deleted: its objects are no longer created or repaired"
         if why is not None:

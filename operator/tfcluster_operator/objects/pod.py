@@ -302,7 +302,7 @@ def _read(wire: _Wire, scheduler: GangScheduler) -> Pod:
     leaving = wire.metadata.deletion_timestamp is not None
     return Pod(
         meta=Meta.read(wire.metadata),
-        phase=status.phase,
+        phase=intern(status.phase),
         ready=conditions.get("Ready", Condition()).status == "True",
         disrupted=taken or (end is not None and end.reason in _UNSEEN_ENDS),
         reason=status.reason or disruption.reason,

@@ -65,7 +65,8 @@ class JobPlan:
         chosen = departures.to_replace(self._cluster, departures.rollout_of(self._roster, self._job))
         # Check ``chosen`` first, to avoid a search through thousands of places.
         if chosen and (outdated := next((place for place in places if place.pod in chosen), None)) is not None:
-            build = partial(self._build, outdated.task, name=outdated.name, view_digest="", attempt=0)
+            about = self._roster, self._views, outdated.task
+            build = partial(_build, *about, name=outdated.name, view_digest="", attempt=0)
             trial = Try(outdated.name, reasons.TEMPLATE_CHANGED, build)
             self._story.do("tell", trial, gate=gate_of("template", name))
         self._to_replace = frozenset(pod.meta.uid for pod in chosen)
@@ -137,15 +138,8 @@ class JobPlan:
         told |= {"incarnation": self._record.incarnation, "group": self._group_to_join(place)}
         told["replacement"] = place.task.index in self._record.had_pod
         digest = self._views.told_for(place.task.index)
-        build = partial(self._build, place.task, name=name, view_digest=digest, **told)
+        build = partial(_build, self._roster, self._views, place.task, name=name, view_digest=digest, **told)
         return Create("Pod", name, reason, build, place.task, replaces)
-
-    def _build(self, task: Task, **told: Any) -> dict[str, Any]:
-        tf_config = None
-        if self._cluster.sets_tf_config and (view := self._views.text_for(task.index)):
-            tf_config = tf_config_of(self._cluster, task, view)
-        resolver = self._roster.resolver or None
-        return pod_manifest.build(self._cluster, task, resolver=resolver, tf_config=tf_config, **told)
 
     def _await_its_end(self, place: Place, pod: Pod) -> None:
         stuck_in = departures.seconds_until_stuck(pod, self._now)
@@ -253,6 +247,14 @@ class JobPlan:
         """Plan to mark the failed pod of a task as kept; it is then no longer the task's pod."""
         marking = _marking(self._roster, place, pod)
         self._story.patch(pod, marking, reasons.POD_KEPT, phase="replace", needs=(EVIDENCE,))
+
+
+def _build(roster: Roster, views: JobViews, task: Task, **told: Any) -> dict[str, Any]:
+    # Not a method: an action that held the plan would be a cycle, which stays in memory until a garbage collection.
+    cluster, tf_config = roster.cluster, None
+    if cluster.sets_tf_config and (view := views.text_for(task.index)):
+        tf_config = tf_config_of(cluster, task, view)
+    return pod_manifest.build(cluster, task, resolver=roster.resolver or None, tf_config=tf_config, **told)
 
 
 _WHY: Final = {

@@ -171,6 +171,8 @@ class KopfWatch(Source):
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
         async def cluster_event(event: Any, **_: Any) -> None:
             kind, body = event["type"], event["object"]
+            # kopf's objects of an event are a cycle, and this is more than half of what it keeps in memory.
+            body["metadata"].pop("managedFields", None)
             try:
                 self._listener.cluster_event(kind, body)
             except Exception:  # noqa: BLE001 - one unreadable object must not end the watch of all others

@@ -171,9 +171,9 @@ class KopfWatch(Source):
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
         async def cluster_event(event: Any, **_: Any) -> None:
             kind, body = event["type"], event["object"]
-            # kopf's objects of an event are a cycle, and this is more than half of what it keeps in memory.
-            body["metadata"].pop("managedFields", None)
             try:
+                # kopf's objects of an event are a cycle, which keeps this until a full garbage collection.
+                body["metadata"].pop("managedFields", None)
                 self._listener.cluster_event(kind, body)
             except Exception:  # noqa: BLE001 - one unreadable object must not end the watch of all others
                 _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))

@@ -3,8 +3,6 @@
 It measures and prints; the exit status is 1 only if a measurement failed, whatever the figures are.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import math

@@ -1,7 +1,5 @@
 """The place of a measurement: a namespace, its observer, and an administrator to clean up between runs."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

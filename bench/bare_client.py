@@ -6,8 +6,6 @@ ConfigMap here.  It runs in a process of its own, as the operator does, with its
 starts: ``python -m bench.bare_client KUBECONFIG``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

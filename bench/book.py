@@ -3,8 +3,6 @@
 A new run replaces the figures of what it measured and leaves all others alone.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import re

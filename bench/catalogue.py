@@ -1,7 +1,5 @@
 """Every measurement by name: its description, environment, number of runs, and goals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Processor time: of other processes, in nanoseconds rather than in ticks of 10 ms, and the machine's idle time."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

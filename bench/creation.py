@@ -1,7 +1,5 @@
 """Creation: the operator from the TFClusters' POSTs until all objects exist, and the baseline client, in pairs."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The crowd: 1,000 TFClusters of 10 tasks on simulated nodes, all Ready; several measurements look at the same one."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The goals: the limits on the figures of each measurement, and how they are judged."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """An aiohttp session with a kubeconfig's credentials."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

@@ -5,8 +5,6 @@ binomial with p = 1/2 whatever the readings are of, so the k-th smallest and the
 probability that depends on n and k alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import comb
 from typing import Final, Literal

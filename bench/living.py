@@ -1,7 +1,5 @@
 """A cluster of 300 tasks is suspended, and deleted."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """A tenth of a crowd's pods, drawn by chance, is deleted: the time until they are replaced and reported."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

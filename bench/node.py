@@ -5,8 +5,6 @@ share one clock, because they run on one machine. The yardstick is the same chan
 ConfigMap, then one of each pod).
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

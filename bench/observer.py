@@ -3,8 +3,6 @@
 They act for neither side, and see both through the same watch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

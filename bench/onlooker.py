@@ -4,8 +4,6 @@
 events without decoding them. Beside the baseline client it shows how much of an operator's time is the watch itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -3,8 +3,6 @@
 The texts are written by hand: a new run replaces only the figures.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Pairs of runs: the operator and the baseline client, one after the other, in random order."""
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """A reconcile of one large cluster: its processor time, and how long it blocks other requests."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import itertools

@@ -1,7 +1,5 @@
 """From the first POST until all pods are Ready on simulated nodes: the operator's pods, and the same bare ones."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A plain-HTTP proxy in front of the API server, through which the operator connects once: it keeps each POST."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

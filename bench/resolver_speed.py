@@ -3,8 +3,6 @@
 It prints times and ratios and judges nothing.  Ratios mean more than times on a machine that does other things.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The shapes of measurements: the numbers of TFClusters and of their tasks, as in parameter-server training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +33,7 @@ class Shape:
         servers = self.tasks // 10
         return {"chief": 1, "ps": servers, "worker": self.tasks - servers - 1}
 
-    def scaled(self, scale: float) -> Shape:
+    def scaled(self, scale: float) -> "Shape":
         """Return a shape with ``scale`` times the tasks: with fewer clusters, or with a smaller one if it is single."""
         if self.clusters == 1:
             return replace(self, tasks=max(2, round(self.tasks * scale)))

@@ -1,7 +1,5 @@
 """An hour of churn in real time: clusters come, change, lose pods and go, and the operator must not wear out."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

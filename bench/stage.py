@@ -1,7 +1,5 @@
 """The environment of a measurement: a world, a folder, and the scale."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The start of an operator with an existing crowd: the time until it works, and the number of its writes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

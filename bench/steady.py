@@ -1,7 +1,5 @@
 """A crowd without changes, or only irrelevant ones: the operator's requests and costs."""
 
-from __future__ import annotations
-
 import asyncio
 
 from bench.book import Result

@@ -3,8 +3,6 @@
 Its webhook is left out, which spares it the validation of each job.  It makes a pod and a Service for each task.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import random

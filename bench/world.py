@@ -1,7 +1,5 @@
 """The world of a benchmark: one control plane, the operator as a real process, and a user for the baseline client."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

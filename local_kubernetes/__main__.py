@@ -1,7 +1,5 @@
 """The command line: `python -m local_kubernetes COMMAND`, from the root of the checkout."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The few calls to the API server that this tool makes itself, with the standard library alone."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

@@ -4,8 +4,6 @@ Versions are pinned here, in each folder's go.mod, in older/*.mod and in require
 starts a program.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

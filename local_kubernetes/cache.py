@@ -4,8 +4,6 @@ The cache is outside the checkout, so `make clean` keeps it and checkouts share 
 folder and renamed at the end, so that a reader always finds it complete.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

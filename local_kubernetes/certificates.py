@@ -4,8 +4,6 @@ Kubernetes reads a client's user from the certificate's CN and its groups from e
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Sequence

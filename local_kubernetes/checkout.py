@@ -1,7 +1,5 @@
 """The files that the tool puts into the checkout: `.local/kubeconfig` and `.local/bin`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

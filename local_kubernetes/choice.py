@@ -4,8 +4,6 @@ The order is fixed: the cluster of $KUBECONFIG if the user says so, kind if Dock
 The choice is saved in the checkout, so that `down` never removes another cluster.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

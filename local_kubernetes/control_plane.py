@@ -4,8 +4,6 @@ On loopback it does not need root or a node, and any number of them run side by 
 inside the node's namespaces. It never changes anything outside its state folder.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -94,7 +92,7 @@ class ControlPlane:
             self.addresses.host, self.addresses.api_port, authority=self.authority.certificate, client=admin
         )
 
-    def launch(self, prepare: Callable[[ControlPlane], object] | None = None) -> None:
+    def launch(self, prepare: Callable[["ControlPlane"], object] | None = None) -> None:
         """Start everything and wait until namespace `default` can hold pods."""
         self.launch_server()
         if prepare is not None:

@@ -3,8 +3,6 @@
 Every check is practical: it runs the command or tries the kernel's feature.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

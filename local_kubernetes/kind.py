@@ -3,8 +3,6 @@
 The node is a container, and what our own node has is brought into it: fake GPUs, and images by import.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Written as JSON, which is YAML; the certificates are inside, so that a file can be copied anywhere.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

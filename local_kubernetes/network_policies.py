@@ -5,8 +5,6 @@ filter forwarded packets, so pods are isolated from each other and from the mach
 kubelet and its probes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 

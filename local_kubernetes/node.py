@@ -6,8 +6,6 @@ removed, however the run ended. Only folders and control groups are left, which 
 such cluster on a machine, in STATE, whichever checkout started it. Needs root.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Configuration files of the programs of the one-node cluster. Pure: it returns texts and does not write them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paths and the processes of the one-node cluster on the machine. Read-only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path

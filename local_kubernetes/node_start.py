@@ -1,7 +1,5 @@
 """One start of the one-node cluster, step by step, on a machine where nothing of an earlier one is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

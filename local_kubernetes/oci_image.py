@@ -3,8 +3,6 @@
 Follows the OCI image layout specification, version 1.0.0: one uncompressed layer, so that an import is one copy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

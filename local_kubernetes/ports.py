@@ -1,7 +1,5 @@
 """Which ports of 127.0.0.1 the tools and the tests take."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

@@ -5,8 +5,6 @@ folder. Without pid files, nothing is stale after a crash, and unrelated process
 Linux only: it reads /proc.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -3,8 +3,6 @@
 Standard output stays free for answers (``status``, ``doctor``), so that scripts can read them.
 """
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Image archives into a registry, for a cluster whose nodes are not ours to load images into."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 The same packages yield the same base, bit for bit: traces of the time and order of their installation are removed.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

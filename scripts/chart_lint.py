@@ -5,8 +5,6 @@ the Dockerfiles.  Findings are errors unless charts/lint-exceptions.yaml excepts
 exception without a finding is an error, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -3,8 +3,6 @@
 A comment that begins with ``###`` begins a table; the comment right above a value describes it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The panels are drawn from the answers to the dashboard's own queries, at their positions in the dashboard.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

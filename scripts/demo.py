@@ -3,8 +3,6 @@
 It runs the commands that a user would type, and shows them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """`make demo-kubernetes`: from nothing to a TensorFlow cluster that trains, resizes and recovers, with explanations."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

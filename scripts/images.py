@@ -3,8 +3,6 @@
 An archive is kept outside the checkout under the hash of all its inputs; an unchanged image is not built again.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import platform

@@ -1,7 +1,5 @@
 """`make install`: install the working tree as an image and a release in the cluster of `make cluster`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Final

@@ -3,8 +3,6 @@
 It only draws panels and does not send requests. It supports the two kinds of panels in our dashboard.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

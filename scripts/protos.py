@@ -4,8 +4,6 @@ The set is checked in, so that the package does not need a compiler or generated
 major version of protobuf than that of its compiler.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -7,8 +7,6 @@ Usage:
 It decides which fields are ours: Kubernetes' own schemas and the operator's internal fields are not listed.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

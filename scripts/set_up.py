@@ -3,8 +3,6 @@
 Compiling Kubernetes takes longest; downloads, packages and images are built in parallel.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -4,8 +4,6 @@ Each step prints one line at its end, with its wall time and its processor time.
 of the log is shown if the step fails.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -6,8 +6,6 @@ Each `--run` has the text at the prompt and, if it differs, the command to run. 
 moves them through the window. Without animations, the last frame is shown.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

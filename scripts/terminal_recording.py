@@ -3,8 +3,6 @@
 pyte, the terminal, is in a separate environment; only screens_of() imports it.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -4,8 +4,6 @@ A stage is a target of the Makefile.  Its output is printed when it has ended.  
 the end is a table of their times.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

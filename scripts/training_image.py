@@ -1,7 +1,5 @@
 """The image that the examples train in, built and loaded into the cluster of `make cluster`."""
 
-from __future__ import annotations
-
 import sys
 
 from scripts import images

@@ -1,7 +1,5 @@
 """The scene of `tfcluster status --watch` for `make terminal-pictures`: a cluster starts, grows, and loses a worker."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Nothing of Kubernetes starts unless a test requests it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import random

@@ -1,7 +1,5 @@
 """``tfcluster``, ``kubectl tfcluster`` and ``python -m tfcluster``: the command line; nothing else."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

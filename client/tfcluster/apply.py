@@ -1,7 +1,5 @@
 """Applying the objects of files, TFClusters and whatever they need beside them; and changes of a TFCluster."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

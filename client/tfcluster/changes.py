@@ -1,7 +1,5 @@
 """The effect of a change to a TFCluster, decided from what was read of it; see docs/explanation/lifecycle.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """TFClusters from Python: the client, a handle on one TFCluster, and the status as typed values."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -188,7 +186,7 @@ class Client:
         timeout: float | None = 600.0,
         keep: Keep = False,
         tell: Callable[[str], None] = ignore,
-    ) -> Iterator[RunningCluster]:
+    ) -> Iterator["RunningCluster"]:
         """Run a TFCluster for as long as a ``with`` block.
 
         It is applied and waited for; at the end it is deleted, by its UID, also after an exception or Ctrl-C.  One

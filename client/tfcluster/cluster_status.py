@@ -1,7 +1,5 @@
 """The status of a TFCluster as typed values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -54,7 +52,7 @@ class ClusterStatus:
     conditions: Mapping[str, Condition]
 
     @classmethod
-    def of(cls, body: Object, picture: Picture) -> ClusterStatus:
+    def of(cls, body: Object, picture: Picture) -> "ClusterStatus":
         state = picture.standing.state
         found = by_type(body.get("status") or {}).items()
         return cls(

@@ -1,7 +1,5 @@
 """The exceptions of the client, whose messages say what to do, and the exit codes of the commands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """The events of a TFCluster and of its pods, in order of time, existing ones and new ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ports of tasks on this machine: which ones, and a ``kubectl port-forward`` to the pod that runs the task now."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import socket

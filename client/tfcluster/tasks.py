@@ -3,8 +3,6 @@
 A cluster without a name gets a placeholder here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

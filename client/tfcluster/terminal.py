@@ -1,7 +1,5 @@
 """Text for people: with colours unless they want none (no-color.org), harmless to a terminal, and short."""
 
-from __future__ import annotations
-
 import json
 import os
 import unicodedata

@@ -4,8 +4,6 @@ It computes what TensorFlow does with the device filters of a whole cluster.  Wi
 NetworkPolicies block the connection between two tasks if neither sees the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

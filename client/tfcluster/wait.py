@@ -1,7 +1,5 @@
 """Wait for a TFCluster: the goals, their evaluation from its status, and the progress messages."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """``python -m tfcluster_operator``: settings, logging, process; nothing else."""
 
-from __future__ import annotations
-
 import os
 import signal
 

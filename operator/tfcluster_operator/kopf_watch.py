@@ -14,8 +14,6 @@ kopf's ``on.event`` watches TFClusters and does not write to the object.  Its li
   So its signal handlers are replaced, the kill is disabled, and its tasks are run and ended here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys
@@ -180,7 +178,7 @@ class KopfWatch(Source):
 
         return registry
 
-    async def _await_list(self, tap: _Tap) -> None:
+    async def _await_list(self, tap: "_Tap") -> None:
         """Raise an error if kopf lists nothing, or else wait forever."""
         if not await is_set(tap.listed, _DISCOVERY):
             raise UnreachableError(

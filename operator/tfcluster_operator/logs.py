@@ -1,7 +1,5 @@
 """The log: one line per outcome, as text or as JSON; docs/operate/operating.md has examples."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The process: credentials, the engine, kopf's watch, the election, the probes, and the exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

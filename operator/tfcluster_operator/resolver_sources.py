@@ -1,7 +1,5 @@
 """Reads the resolver's files from the installed package, which the operator delivers into the pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources

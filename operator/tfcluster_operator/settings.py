@@ -1,7 +1,5 @@
 """The command line of the operator."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

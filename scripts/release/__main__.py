@@ -1,7 +1,5 @@
 """``make release``, ``make publish`` and their parts."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """Tar archives that depend only on their content: one order, one owner, one time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Bills of materials (CycloneDX): the distribution's requirements, and the image's content."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

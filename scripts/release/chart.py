@@ -3,8 +3,6 @@
 Both have the name of the image that is published with them. The chart in the checkout does not have a published image.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tarfile

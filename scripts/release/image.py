@@ -1,7 +1,5 @@
 """The operator's image as one OCI archive, for one or several architectures, and its upload to a registry."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The Python distribution: a wheel and the sources, built with the project's build backend."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

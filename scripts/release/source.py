@@ -1,7 +1,5 @@
 """The source of a release: its version, its commit, and the time that is written into every file."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

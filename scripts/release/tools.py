@@ -1,7 +1,5 @@
 """The programs that only a release needs, in the cache: they are not in the environment of the tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Admission on a real API server: which TFClusters are valid, and that the server stores them unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: apply, explain, get and scale, with a real kubectl and API server."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

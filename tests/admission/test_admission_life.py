@@ -1,7 +1,5 @@
 """Admission on a real API server: the lifecycle fields; each rule has an invalid manifest and a similar valid one."""
 
-from __future__ import annotations
-
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 

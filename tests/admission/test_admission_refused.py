@@ -1,7 +1,5 @@
 """Admission on a real API server: manifests with one fault; the rejection names its path and the remedy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

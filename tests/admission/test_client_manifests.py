@@ -1,7 +1,5 @@
 """The client's offline verdicts on manifests equal those of a real API server."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from click.testing import CliRunner

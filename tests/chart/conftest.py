@@ -1,7 +1,5 @@
 """Fixtures of the chart's tests: the real helm, and an API server without the CRD."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path

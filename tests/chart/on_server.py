@@ -1,7 +1,5 @@
 """Releases on a real API server, and their users."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The chart as objects, as helm renders it without the user's own configuration and without a cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The CRD in the life of releases: installed, upgraded, kept, and never taken from another release."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`make lint-chart`: the linters' findings, and the exceptions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Prometheus and Grafana objects of the chart: objects that their operators accept, alerts that fire, a dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The admission policy on a real API server: which users can write a TFCluster."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

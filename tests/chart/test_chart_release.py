@@ -1,7 +1,5 @@
 """The chart on a real API server: helm's objects are accepted, grant the documented permissions, and can be removed."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

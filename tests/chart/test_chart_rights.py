@@ -1,7 +1,5 @@
 """The operator's permissions in the chart: exactly those that it needs, in its namespaces, and no others."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """The chart's values: each has an effect and a description, and invalid ones are rejected before the installation."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Sets of values for rendering, installing and linting the chart: the default, everything, the least."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from on_server import HOME, WATCHED

@@ -1,7 +1,5 @@
 """A cluster for client tests: the real engine, and an API server in memory behind HTTP, with simulated nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

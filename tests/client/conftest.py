@@ -1,7 +1,5 @@
 """A control plane for the client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A TFCluster `mnist` and its pods on the API server, and the output of `tfcluster status`."""
 
-from __future__ import annotations
-
 from support.manifests import tfcluster
 
 from tfcluster.status.picture import picture_of

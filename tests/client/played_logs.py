@@ -1,7 +1,5 @@
 """The logs of pods as kubelets serve them: with timestamps, from a time on, followed to the end, and interrupted."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping

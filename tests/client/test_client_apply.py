@@ -1,7 +1,5 @@
 """The gateway to the Kubernetes API, and files that become objects: all of them, or none where one is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a change will do is said before it is done, and one that could do nothing is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

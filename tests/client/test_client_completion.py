@@ -3,8 +3,6 @@
 An answer that comes too late is left out, so a busy machine is asked again, as a user presses Tab again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """What becomes of a TFJob: each value is carried over, written out, or named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What both tell each replica: TFJob by its rules, a TFCluster by the operator's own code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command ``tfcluster convert``: what it prints where, and its exit codes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -4,8 +4,6 @@ The names are those of the CustomResourceDefinition of kubeflow/training-operato
 (manifests/base/crds/kubeflow.org_tfjobs.yaml), and of the Go types of the versions before it.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files of TFJobs: other objects survive, and Kubernetes reads what was meant."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`tfcluster create`: what it makes is valid, runs, and is what was asked for."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

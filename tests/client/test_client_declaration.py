@@ -1,7 +1,5 @@
 """A TFCluster built from Python says what its manifest would, and can say all that a manifest can."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import get_args, get_type_hints

@@ -1,7 +1,5 @@
 """`tfcluster diff`: what it says would happen is what happens."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

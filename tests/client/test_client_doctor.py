@@ -1,7 +1,5 @@
 """`tfcluster doctor`: what follows from what was found, and that nothing that one may not see is a crash."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """What is waited for is judged from the newest report; events are those of the cluster and its pods, in order."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """Every command of `tfcluster` says in its help how it is used, and what it says works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Odd credentials, names, outputs and words of others: each ends in a sentence, and none steers a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

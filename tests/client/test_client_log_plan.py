@@ -1,7 +1,5 @@
 """Which logs should be open, and what their pieces and lines are: pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

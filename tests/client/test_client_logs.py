@@ -1,7 +1,5 @@
 """`tfcluster logs` and Client.logs on a cluster in memory: streams that break, pods that follow each other."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """Reading manifests: what kubectl reads, read as Kubernetes reads it, and each problem with its file and line."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tfcluster matrix`: who sees whom, as text and as data."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tfcluster port-forward`: kubectl forwards to the pods of tasks, which come and go."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """The client and TFClusters in queues: what it says of them is what happens."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

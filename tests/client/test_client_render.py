@@ -1,7 +1,5 @@
 """`tfcluster render`: what it prints is what the operator makes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A TFCluster lives as long as the block that needs it, and the page on the Python client can be followed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """`tfcluster status`: what a picture of a cluster says, how it is drawn, and that it follows what happens."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -3,8 +3,6 @@
 The tables are those of the integration tests, in which a real API server judges each row.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Which task sees which, the filter that decides, and what the network blocks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from resolver.resolver_world import GPU, view_of

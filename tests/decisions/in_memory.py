@@ -4,8 +4,6 @@ It implements the API server's part (UIDs, versions, merge patches, precondition
 the real planner, manifests from the real builders, observations from the real stores.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pods as the operator observes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from in_memory import CLUSTER_UID, NOW

@@ -1,7 +1,5 @@
 """A world with one cluster that waits in a queue."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,7 +84,7 @@ class Queue(InMemoryWorld):
     def step(self) -> None:
         self.apply_all(self.plan(self.cluster).actions, self.cluster)
 
-    def play(self, *steps: str | Mapping[str, Any]) -> Queue:
+    def play(self, *steps: str | Mapping[str, Any]) -> "Queue":
         """Declare jobs (a mapping), or call a method of this class for a claim (by its number) or a pod."""
         for step in steps:
             if isinstance(step, Mapping):

@@ -4,8 +4,6 @@ It judges facts that no operator observes completely: which pod ended when and h
 counts in the simplest way (growing sets of UIDs), without objects, annotations, indices or plans.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -70,7 +68,7 @@ class Life:
     in_row: dict[Task | str, int] = field(default_factory=dict)
     not_before: dict[Task | str, float] = field(default_factory=dict)
 
-    def copy(self) -> Life:
+    def copy(self) -> "Life":
         return copy.deepcopy(self)
 
     def look(self, spec: Mapping[str, Any], facts: Iterable[Fact], now: float) -> None:

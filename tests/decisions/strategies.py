@@ -1,7 +1,5 @@
 """Hypothesis strategies: TFClusters that the CRD accepts, and changes of a world."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The PodDisruptionBudgets of a cluster: the number of available tasks per job, and their life."""
 
-from __future__ import annotations
-
 import pytest
 from decisions.in_memory import InMemoryWorld, make_cluster, settled
 

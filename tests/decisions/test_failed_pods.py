@@ -1,7 +1,5 @@
 """Failed pods that are kept: which pod represents the task, the next pod's name, and which are deleted."""
 
-from __future__ import annotations
-
 import pytest
 from decisions.strategies import make_child
 from in_memory import InMemoryWorld, make_cluster, running, settled

@@ -1,7 +1,5 @@
 """Gangs with the PodGroups of scheduler-plugins and of Volcano: the same plans, in another form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Gangs that exceed their timeout: spec.scheduling.gang.timeoutSeconds and onTimeout."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import methodcaller as does

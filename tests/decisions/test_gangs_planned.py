@@ -1,7 +1,5 @@
 """Gangs: which tasks are scheduled together, their PodGroups, and the tasks that wait for them."""
 
-from __future__ import annotations
-
 from operator import methodcaller as does
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recent rejections and reverted repairs: a growing back-off, and a limit on fights with other controllers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

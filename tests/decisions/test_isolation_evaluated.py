@@ -1,7 +1,5 @@
 """The NetworkPolicies of a cluster in a small evaluator, for each pair of tasks."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Isolation in the plan, the spec and the status: which NetworkPolicies exist, when, and what waits for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Leaving tasks in the views: listed until their pods end, and rarely written."""
 
-from __future__ import annotations
-
 import pytest
 from decisions.in_memory import make_cluster, settled
 

@@ -1,7 +1,5 @@
 """The operator's own record is read from the status as it was written; evidence is distinguished from reports."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The objects that the operator writes, field by field."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Placement of tasks relative to each other: the pods' rules, the cost of an edit, and rejections."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

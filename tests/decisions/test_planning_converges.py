@@ -1,7 +1,5 @@
 """The planner in generated worlds: from any state, through any interruption, to the declared state."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Mapping

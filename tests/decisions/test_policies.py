@@ -1,7 +1,5 @@
 """Policies: how a task or a cluster ended, and when it is restarted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Policies that start, replace and delete pods: their decisions, and when they do not apply."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

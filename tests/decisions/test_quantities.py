@@ -1,7 +1,5 @@
 """Quantities in the format of Kubernetes: resource.Quantity, "ParseQuantity"."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

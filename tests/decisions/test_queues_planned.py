@@ -1,7 +1,5 @@
 """Queues: which Workloads request quota, which pods run with it, and when it is returned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Rejected writes: what waits for them, what continues, how often they are tried, and what is reported."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """One copy of the resolver per namespace: its owner, its creation, its deletion, and what is never mounted."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from typing import Any

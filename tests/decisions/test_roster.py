@@ -1,7 +1,5 @@
 """The roster: the owner of each object and the state of each task, decided once for all readers."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from dataclasses import replace

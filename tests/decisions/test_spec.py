@@ -1,7 +1,5 @@
 """Reading a TFCluster: defaults, the input of pods, and all problems reported together."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """Any value in any field, as an API server with another CRD might store it: it is reported, or planned for."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The status: true counts, conditions with reasons, and times that change only when they should."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from operator import methodcaller as does

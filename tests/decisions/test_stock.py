@@ -1,7 +1,5 @@
 """The fixed order of the evaluation, and what it keeps, forgets and counts once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from operator import methodcaller as does
 

@@ -1,7 +1,5 @@
 """A cluster's part in the metrics: its tasks by role and state, the reason why it is not ready, and its failures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """TF_CONFIG that the operator sets: its containers, its maximal size, and its cost."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

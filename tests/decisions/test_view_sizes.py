@@ -1,7 +1,5 @@
 """A cluster whose views exceed a ConfigMap is rejected with a message, and the largest sensible cluster is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Views: the tasks in each file, their form, and when the epoch changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Filters and views against TensorFlow's own definition, evaluated device by device and task by task."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -4,8 +4,6 @@ It is the cluster of TFCLUSTER_E2E_KUBECONFIG, else the one of ``make cluster``.
 and leaves the rest of the cluster unchanged.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The report of a failed test: the objects of its namespace, their events, the operator's log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fake GPUs of our own one-node cluster: their health can be changed, unlike that of real ones."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One namespace of a cluster with real kubelets: programs run, and can be called."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor

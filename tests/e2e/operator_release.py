@@ -1,7 +1,5 @@
 """The installed operator: tests can remove it for a while, and wait for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

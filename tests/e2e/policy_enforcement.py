@@ -1,7 +1,5 @@
 """Enforcement of NetworkPolicies: by the node of ``make cluster`` on request, elsewhere by the cluster's network."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

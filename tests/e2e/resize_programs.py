@@ -1,7 +1,5 @@
 """Programs for pods with TensorFlow: each is the text of one module, run with ``python3 -c`` in a task's pod."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from support.objects import Object

@@ -1,7 +1,5 @@
 """The cluster of ``make cluster`` as a user's existing one: known from a kubeconfig, used with tools on PATH."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

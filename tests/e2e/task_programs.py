@@ -1,7 +1,5 @@
 """Programs for task pods that need only Python, for ``python3 -c``; all end immediately at SIGTERM."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from support.objects import Object

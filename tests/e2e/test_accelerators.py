@@ -1,7 +1,5 @@
 """Accelerators: the devices that the device plugin granted a pod, and their health, in the status and the resolver."""
 
-from __future__ import annotations
-
 import pytest
 from live_world import LiveWorld
 from support.waiting import eventually

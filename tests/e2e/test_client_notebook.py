@@ -1,7 +1,5 @@
 """The notebook of the examples, executed as by a user: it trains on real pods, and deletes everything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The streams of the client on a real node: logs and connections, while pods are replaced."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

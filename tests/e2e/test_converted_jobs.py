@@ -1,7 +1,5 @@
 """Typical TFJobs, converted and applied: their programs train unchanged."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The end of a cluster whose pods are to stay."""
 
-from __future__ import annotations
-
 import pytest
 from support.world import task_names
 

@@ -4,8 +4,6 @@ All run in a namespace that enforces the Pod Security Standard `restricted`. One
 because a pod with TensorFlow takes long to start.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

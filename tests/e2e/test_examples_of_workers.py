@@ -1,7 +1,5 @@
 """The examples of other programs, images and autoscalers, under the Pod Security Standard `restricted`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

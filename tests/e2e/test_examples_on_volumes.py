@@ -3,8 +3,6 @@
 The cluster's default StorageClass provides their volumes; without one, folders of a node do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

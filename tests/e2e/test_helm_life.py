@@ -4,8 +4,6 @@ The release watches only its own namespace, which enforces the restricted Pod Se
 namespaces is removed in the meantime: otherwise the author of the pods would be ambiguous.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Unmodified images without the resolver: the operator delivers it, and also the command of a task."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Access to a task's port in each mode of isolation, on a network that enforces NetworkPolicies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

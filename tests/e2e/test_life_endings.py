@@ -1,7 +1,5 @@
 """The end of tasks on a real node: the kernel kills one, and a failed pod keeps its log."""
 
-from __future__ import annotations
-
 from live_world import LiveWorld
 from support.objects import PODS, Kind
 from support.waiting import eventually

@@ -1,7 +1,5 @@
 """Training across pods that follows changes of the cluster: resizes, and the loss of an equal worker."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Names resolve before readiness: TensorFlow's tasks wait for each other, so otherwise none would become ready."""
 
-from __future__ import annotations
-
 import pytest
 from live_world import POD_DEADLINE_SECONDS, LiveWorld
 from support.objects import PODS

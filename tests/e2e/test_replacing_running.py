@@ -1,7 +1,5 @@
 """Pods that end for any cause: the task returns at the same address, and the other tasks are not affected."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

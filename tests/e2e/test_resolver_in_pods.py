@@ -1,7 +1,5 @@
 """The snippets of docs/how-to/write-a-program.md that need a cluster."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

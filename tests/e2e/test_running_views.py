@@ -1,7 +1,5 @@
 """A running cluster from inside its pods: names, addresses, and each task's view. These tests only read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 The cluster is the one of ``make cluster``, used as a user's: its own release is removed in the meantime.
 """
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

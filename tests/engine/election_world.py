@@ -1,7 +1,5 @@
 """Candidates for one Lease in virtual time, the server of the Lease, and the connections between them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Churn: labels removed during other losses, deletions during a reconcile, permanent rejections."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The operator's client: which requests are retried and for how long, and watches that end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any, Self
@@ -44,11 +42,11 @@ class Server:
         self.lasts = 0.0
         self.breaks = False
 
-    def request(self, *_: object, **__: object) -> Server:
+    def request(self, *_: object, **__: object) -> "Server":
         self.asked.append(asyncio.get_running_loop().time() - 1000.0)
         return self
 
-    def get(self, *_: object, **__: object) -> Server:
+    def get(self, *_: object, **__: object) -> "Server":
         self.watches.append(asyncio.get_running_loop().time() - 1000.0)
         assert len(self.watches) < 1000, "a watch without a pause"
         return self
@@ -65,7 +63,7 @@ class Server:
         return self.body
 
     @property
-    def content(self) -> Server:
+    def content(self) -> "Server":
         """A watch without events, for a while."""
         return self
 

@@ -1,7 +1,5 @@
 """The sessions: pending writes, connections that end silently, and credentials that change."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Events: a short summary of actions."""
 
-from __future__ import annotations
-
 import pytest
 from decisions.in_memory import InMemoryWorld, make_cluster, running
 

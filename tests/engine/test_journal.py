@@ -1,7 +1,5 @@
 """The effect of reconciles on metrics and log."""
 
-from __future__ import annotations
-
 import logging
 import re
 

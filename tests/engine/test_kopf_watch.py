@@ -3,8 +3,6 @@
 The server and the watch share a loop in virtual time, so no test waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The election in virtual time: which candidate leads, from when and until when; and never two simultaneously."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,7 +1,5 @@
 """The window over requests: how it grows and shrinks, the order of requests, and that no slot is lost."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The log as text and as JSON, and how server messages are redacted in it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

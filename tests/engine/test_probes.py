@@ -1,7 +1,5 @@
 """The responses of /healthz and /readyz over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The command line: namespaces, and the Lease."""
 
-from __future__ import annotations
-
 import pytest
 
 import tfcluster_resolver

@@ -1,7 +1,5 @@
 """The first second of a process: signals before the imports, and exit codes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The operator's caches: their state after old, late and repeated events, and which clusters are notified."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

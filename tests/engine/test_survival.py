@@ -1,7 +1,5 @@
 """Other actors in the simulated world, against the real engine."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The middleware that counts requests: their verb, their outcome and their duration."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Parsing the API's bytes: every field that a decision needs, and sparse objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The work queue, second by second, on a clock that jumps."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

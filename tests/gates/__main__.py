@@ -4,8 +4,6 @@ WRITE=1           writes the reference; review what changed
 WORKLOAD=name     runs one workload only
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

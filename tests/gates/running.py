@@ -1,7 +1,5 @@
 """Run one workload in virtual time, in a separate process."""
 
-from __future__ import annotations
-
 import logging
 import random
 import traceback

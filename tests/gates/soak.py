@@ -1,7 +1,5 @@
 """A day of created, changed, damaged and deleted clusters; at its end the operator has no trace of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """The workloads: actions of users, and the operator's own starts."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

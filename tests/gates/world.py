@@ -1,7 +1,5 @@
 """A world in virtual time without faults, and the counts of the operator's requests."""
 
-from __future__ import annotations
-
 import asyncio
 import cProfile
 import gc

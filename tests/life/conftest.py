@@ -1,7 +1,5 @@
 """Lives of clusters: in memory and virtual time, or with TFCLUSTER_WORLD=server on a real API server."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

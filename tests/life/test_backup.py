@@ -1,7 +1,5 @@
 """A TFCluster that is restored from a backup: with its status it continues, without it starts again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from support.lives import await_another_pass, launch_running

@@ -1,7 +1,5 @@
 """A user edits a deleted pod."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import await_another_pass, launch_running
 from support.objects import PODS, STRATEGIC

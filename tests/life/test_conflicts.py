@@ -1,7 +1,5 @@
 """Objects of other owners with the operator's names: reported, left alone, without effect on other objects."""
 
-from __future__ import annotations
-
 import pytest
 from support.manifests import pod_template
 from support.objects import CONFIG_MAPS, PODS, SERVICES, Kind, Object

@@ -1,7 +1,5 @@
 """Converted TFJobs on a real API server, and TFJobs that are read from one."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

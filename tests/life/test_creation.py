@@ -1,7 +1,5 @@
 """The objects of a new TFCluster; unit tests and the references of the simulation have them field by field."""
 
-from __future__ import annotations
-
 import pytest
 from support.manifests import pod_template
 from support.objects import PODS, Object

@@ -1,7 +1,5 @@
 """activeDeadlineSeconds and ttlSecondsAfterFinished; times are those of the objects and of the audit log."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

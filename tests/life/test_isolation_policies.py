@@ -1,7 +1,5 @@
 """Isolation on a real API server: which NetworkPolicies exist, when, and how they change."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

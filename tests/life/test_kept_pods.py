@@ -1,7 +1,5 @@
 """Failed pods that are kept for their logs, and the task's next pod."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import launch_running
 from support.manifests import tfcluster

@@ -4,8 +4,6 @@ The verdict comes from the Go module of kstatus (tests/support/kstatus). The clu
 real operator; a status is written by hand only if a cluster cannot reach it in the test.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

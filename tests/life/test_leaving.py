@@ -1,7 +1,5 @@
 """Leaving tasks, and the pod of each task, on a real API server: the content, time and cost of view updates."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The life of a cluster and of the operator: deletion, re-creation, restarts, scope, permissions, and idle time."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The status: counts, conditions, epoch, GPUs and the fields that /scale reads."""
 
-from __future__ import annotations
-
 import pytest
 from support.kubernetes_minor import require_kubernetes
 from support.manifests import pod_template

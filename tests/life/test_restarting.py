@@ -1,7 +1,5 @@
 """Failed tasks: their count, the number of restarts, the back-off, and the tasks that restart together."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import (
     await_all_replaced,

@@ -1,7 +1,5 @@
 """The effect of a template edit on running pods: all together, one after the other, or none yet."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import (
     await_all_replaced,

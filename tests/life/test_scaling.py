@@ -1,7 +1,5 @@
 """Scaling and editing a running cluster: which objects change, which do not, and the order."""
 
-from __future__ import annotations
-
 import pytest
 from support.manifests import pod_template
 from support.objects import Object

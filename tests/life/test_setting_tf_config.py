@@ -1,7 +1,5 @@
 """TF_CONFIG that the operator sets, on a real API server: its containers, its content, its updates, its rejections."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One ConfigMap delivers the resolver to all clusters of a namespace, on a real API server."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import await_another_pass
 from support.objects import PODS

@@ -1,7 +1,5 @@
 """startAfter: jobs wait for other jobs, until these are ready, and only once."""
 
-from __future__ import annotations
-
 import pytest
 from support.world import task_names
 

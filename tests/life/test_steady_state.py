@@ -1,7 +1,5 @@
 """No writes while nothing changes, in every state of a cluster; and few events for many tasks."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

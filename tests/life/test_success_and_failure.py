@@ -1,7 +1,5 @@
 """The end of a cluster: which tasks decide it, that it is final, and which pods are left."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import (
     await_all_replaced,

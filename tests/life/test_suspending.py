@@ -1,7 +1,5 @@
 """Suspending at creation, while running and while failing, and the state after resuming."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import (
     await_all_replaced,

@@ -1,7 +1,5 @@
 """After any change of the operator's objects, they return to the declared state, field by field."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 

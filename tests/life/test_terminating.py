@@ -3,8 +3,6 @@
 A pod on the node of the simulated kubelet stays Terminating until that confirms its end: a dead node never does.
 """
 
-from __future__ import annotations
-
 import pytest
 from support.lives import await_another_pass, launch_running
 from support.objects import PODS

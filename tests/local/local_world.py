@@ -1,7 +1,5 @@
 """Helpers for the tests of `tfcluster local`: manifests of small Python programs, and runs as separate processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A node of `tfcluster local` with only an API server."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import sys

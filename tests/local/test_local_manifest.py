@@ -1,7 +1,5 @@
 """What `tfcluster local` refuses of a manifest, and the addresses, paths and logs of what it runs."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The node of `tfcluster local` against a bare API server: pods are played by processes as the kubelet plays them."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """`tfcluster local run`: a manifest's tasks as processes, from their start to the verdict, and nothing left behind."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """`tfcluster local run` trains the unmodified examples, with real TensorFlow and without Kubernetes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

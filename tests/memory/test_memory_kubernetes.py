@@ -1,7 +1,5 @@
 """The responses of the API server in memory equal those of a real one."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from contextlib import asynccontextmanager

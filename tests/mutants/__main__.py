@@ -6,8 +6,6 @@ on an unchanged copy, three times: none may fail.
 MUTANT='some words'   tries only the bugs with these words in their names, and prints all complaints
 """
 
-from __future__ import annotations
-
 import compileall
 import multiprocessing
 import os

@@ -3,8 +3,6 @@
 A bug is a paragraph: the file and a description, the old text, the new text, and the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """A seeded bug as data: one line of the operator's sources, its replacement, and the plan that must fail."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from importlib.util import cache_from_source

@@ -1,7 +1,5 @@
 """Run plans against a copy of the operator, in a separate process that has not imported the operator."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import tempfile

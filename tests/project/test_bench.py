@@ -1,7 +1,5 @@
 """The benchmark's decisions: what a sample proves, which figures are kept, and what is measured."""
 
-from __future__ import annotations
-
 from math import comb
 
 import pytest

@@ -1,7 +1,5 @@
 """The committed CustomResourceDefinition: it equals its sources, is small, and has descriptions."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

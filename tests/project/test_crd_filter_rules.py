@@ -4,8 +4,6 @@ The API server evaluates the rules in CEL; here their patterns run on far more t
 admission tests check that the server has the same result.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

@@ -1,7 +1,5 @@
 """docs/reference/conditions.md and the code agree: both have the same reasons, for the same conditions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/reference/metrics.md and the code agree: each metric, its type, its labels and their values."""
 
-from __future__ import annotations
-
 import asyncio
 
 import aiohttp

@@ -1,7 +1,5 @@
 """The pages of docs/ agree with the code, the examples and the generated parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The exit codes of the example programs after SIGTERM."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

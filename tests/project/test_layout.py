@@ -1,7 +1,5 @@
 """The layout of the sources: mistakes that break imports or hide decisions."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

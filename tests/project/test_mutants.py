@@ -1,7 +1,5 @@
 """The seeded bugs apply to the sources, and a trial detects a bug; `make mutants` runs all of them."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -3,8 +3,6 @@
 Limits may only decrease. A failed test prints the sentences.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures of the release's tests: its files, and an empty API server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Build the files of a release from copies of the working tree, at one time, for one image."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Rejected releases, release notes, and the merge of images of several architectures."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The files of a release: the same bytes from the same sources, and each works on its own."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

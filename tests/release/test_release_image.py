@@ -3,8 +3,6 @@
 It builds the image, which needs root and takes minutes: `make test-release`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``install.yaml`` on a real API server: two applies with kubectl, and the deletion."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of supported versions equals the versions that the tests run with."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

@@ -1,7 +1,5 @@
 """GitHub's workflows: valid for their linters, pinned, and with only steps that also run on any machine."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

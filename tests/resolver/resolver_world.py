@@ -1,7 +1,5 @@
 """Helpers for the resolver's tests: a view, its pod, ports, and other Pythons."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The contract of cluster.json: its exact bytes, and errors that name the path of a malformed value."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -3,8 +3,6 @@
 tests/tensorflow compares which filter shows which device with a real runtime.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tfcluster_resolver import device_filter_matches, device_names

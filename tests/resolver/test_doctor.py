@@ -1,7 +1,5 @@
 """The findings of ``doctor``, check by check, in real folders, on real ports and with real names."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

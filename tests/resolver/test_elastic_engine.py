@@ -1,7 +1,5 @@
 """The threads of elastic training, in a process short of threads or descriptors, with a fake TensorFlow."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """The resolver's results without TensorFlow."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The archive that delivers the resolver, in real Pythons that also have other copies."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """ClusterSpec and ClusterDeviceFilters without TensorFlow, in particular their differences from TensorFlow's."""
 
-from __future__ import annotations
-
 from collections import UserList, deque
 
 import pytest

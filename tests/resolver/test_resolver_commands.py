@@ -1,7 +1,5 @@
 """The commands inside a pod: their output and their exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

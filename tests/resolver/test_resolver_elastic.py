@@ -1,7 +1,5 @@
 """Elastic training: which changes a running program can follow, and how tasks that start together meet."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

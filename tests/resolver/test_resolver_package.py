@@ -1,7 +1,5 @@
 """The package as a whole: its imports and names, its messages, its page of docs, and TensorFlow next to it."""
 
-from __future__ import annotations
-
 import importlib.resources
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Whether tasks respond, with real sockets on loopback."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

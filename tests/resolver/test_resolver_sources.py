@@ -1,7 +1,5 @@
 """Sources of the resolver's view: the mounted file, a written ClusterSpec, any file."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

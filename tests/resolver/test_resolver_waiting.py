@@ -1,7 +1,5 @@
 """Waiting for tasks from the view, as a program calls it: real sockets, real view files."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Watching the mounted view for new epochs, through the kubelet's real swap."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

@@ -1,7 +1,5 @@
 """The accelerators of a container: the plugin's variable, CUDA's, the device files, TensorFlow."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Changes by the client, on a real API server with the real operator and other field managers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

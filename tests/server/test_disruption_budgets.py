@@ -1,7 +1,5 @@
 """Disruption budgets: the response of the eviction API for a job with a budget, and the life of the budgets."""
 
-from __future__ import annotations
-
 import pytest
 from kubernetes.client.exceptions import ApiException
 from support.lives import await_pods_left, launch_running

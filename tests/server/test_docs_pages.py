@@ -5,8 +5,6 @@ a server with other features a test on a server (``server=TEST``); Python and th
 tests/tensorflow. ``exit=N`` is the exit status of a fence's commands.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

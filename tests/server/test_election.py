@@ -1,7 +1,5 @@
 """The election on a real API server: its responses to our requests, and the leader after a release and a crash."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator

@@ -1,7 +1,5 @@
 """The resolver outside of pods: it reads published views through the real API server."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The server under test has the requested Kubernetes version."""
 
-from __future__ import annotations
-
 import os
 
 from support.kubernetes_minor import older_than, require_kubernetes

@@ -1,7 +1,5 @@
 """The log of the real process: one line per outcome, with the reason, and without secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

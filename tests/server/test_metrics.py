@@ -1,7 +1,5 @@
 """The metrics of the real process on a real API server; the simulation compares every figure with the objects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes the real operator as in monitoring.md, and evaluates the dashboard and the alerts."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Other actors of a real cluster: a policy engine, a mesh and an unavailable webhook change objects and requests."""
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator

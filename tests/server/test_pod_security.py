@@ -1,7 +1,5 @@
 """Namespaces that enforce a Pod Security Standard: rejections are reported, and end with a valid template."""
 
-from __future__ import annotations
-
 import pytest
 from support.lives import await_asked_to_go, launch_running
 from support.manifests import pod_template

@@ -1,7 +1,5 @@
 """The README's manifest becomes a cluster."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """etcd is restored from a backup while the operator runs, so the API server's history goes back."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The client's read-only commands, with the operator on a real API server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The watch of TFClusters on a real API server: a late CRD, a deleted CRD, and a forbidden namespace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

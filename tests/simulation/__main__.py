@@ -6,8 +6,6 @@ WORKLOAD=name             runs the plans of one workload
 SAMPLE=1                  runs each fault once in each workload, and all plans that seeded bugs name
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

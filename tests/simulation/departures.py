@@ -1,7 +1,5 @@
 """The oracle of leaving tasks: tasks that can finish during their drain must be marked in the views."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

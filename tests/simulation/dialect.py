@@ -1,7 +1,5 @@
 """The shape of the API as the simulation uses it: the only file that changes when a field moves."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A run has at most one fault, at the plan's trigger. A clean run records each req
 from the record.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """The oracle of metrics: when the world is quiet, the leader's metrics must agree with the API server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Generate plans from clean runs: a plan injects a fault at each write, watch line or step of a run."""
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections import defaultdict

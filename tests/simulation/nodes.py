@@ -3,8 +3,6 @@
 They also keep the truth: a :class:`Fact` for each pod, by the one clock that is right.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping

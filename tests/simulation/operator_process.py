@@ -1,7 +1,5 @@
 """The operator's process in the simulation: the real engine on an in-memory session; it starts, crashes and stops."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Properties that every run must have, independent of its fault."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Plans as data: a workload, a trigger and an action. The JSON text of a plan is its name everywhere."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A queue in the simulated world: it grants quota to Workloads in order, and evicts them, as Kueue does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Run one plan: the steps of its workload in order, then the oracles."""
 
-from __future__ import annotations
-
 import logging
 import random
 import time

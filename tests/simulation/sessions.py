@@ -4,8 +4,6 @@ This is the only part of the operator that the simulation replaces: a session th
 one needs aiohttp's connector, which the in-memory session does not have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The world at rest as comparable data; what differs from run to run is masked, with the reason beside each mask."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Oracles that no seeded bug of tests/mutants needs: an intruder acts as an operator with their bug would."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Every workload undisturbed, and the plans that catch seeded bugs; `make simulate` runs all plans, or one by name."""
 
-from __future__ import annotations
-
 import pytest
 from mutants.catalogue import MUTANTS
 from simulation import oracles

@@ -1,7 +1,5 @@
 """The reference model of a life, driven by the true events of the simulated world."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

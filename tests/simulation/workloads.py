@@ -1,7 +1,5 @@
 """The workloads: short lives of small clusters; each step has a condition that ends it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A small world in virtual time: the API server, nodes, the garbage collector, the operator, and other actors."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -121,7 +119,7 @@ class World:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def strike(self, act: Callable[[World], None]) -> None:
+    def strike(self, act: Callable[["World"], None]) -> None:
         self.tell(f"actor: {self.plan.action}")
         self.faults.met = True
         self.faults.over_at = self.elapsed()
@@ -203,7 +201,7 @@ class World:
         while not self.acting().leads:  # noqa: ASYNC110 - virtual time passes at once
             await asyncio.sleep(_LOOK_EVERY)
 
-    async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
+    async def await_quiet(self, until: Callable[["World"], bool], within: float) -> bool:
         """Wait until a condition holds and nothing changes."""
         began = self.elapsed()
         mark, since = self.changes, began

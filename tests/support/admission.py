@@ -1,7 +1,5 @@
 """Submit a manifest with a dry run: the API server accepts it, or rejects it with a message."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Coroutine tests on a loop whose clock jumps instead of waiting."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,7 +1,5 @@
 """The API server's audit log: the user, the request, and the times of its receipt and its end."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

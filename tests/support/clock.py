@@ -1,7 +1,5 @@
 """The clock of the tests: the machine's, or the virtual one of an API server in memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """One conversation with any API server through a session like aiohttp's: requests in order, comparable responses."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

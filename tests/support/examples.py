@@ -1,7 +1,5 @@
 """The number of Hypothesis examples: `make test` runs a fifth of them, the same ones in each run."""
 
-from __future__ import annotations
-
 import os
 
 _RANDOM = os.environ.get("HYPOTHESIS") == "random"

@@ -1,7 +1,5 @@
 """A gate before the API server of the simulated world: it notes the operator's writes, and rejects some of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple

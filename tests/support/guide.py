@@ -1,7 +1,5 @@
 """The code fences of a guide with the word of where each runs, and the output that they claim."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

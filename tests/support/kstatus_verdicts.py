@@ -3,8 +3,6 @@
 kstatus/main.go calls sigs.k8s.io/cli-utils, at the version in its go.mod.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Skip tests that need a newer Kubernetes; docs/reference/versions.md has a row for each."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

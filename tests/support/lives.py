@@ -1,7 +1,5 @@
 """Common first steps of life tests: they drive the simulated kubelet and wait for the operator's reaction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The section on logs of docs/operate/operating.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

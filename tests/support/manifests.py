@@ -1,7 +1,5 @@
 """Builders of TFCluster manifests, which validate nothing: tests write invalid ones, too."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +45,7 @@ class TFClusterBuilder:
         task_filters: Mapping[Any, Any] | None = None,
         template: Object | None = None,
         **fields: Any,
-    ) -> TFClusterBuilder:
+    ) -> "TFClusterBuilder":
         job: Object = {**fields, "template": pod_template() if template is None else template}
         if filters is not None:
             job["deviceFilters"] = list(filters)
@@ -56,12 +54,12 @@ class TFClusterBuilder:
         self._manifest["spec"]["jobs"][name] = job
         return self
 
-    def spec(self, **fields: Any) -> TFClusterBuilder:
+    def spec(self, **fields: Any) -> "TFClusterBuilder":
         """Set fields of the spec, such as ``suspend=True``."""
         self._manifest["spec"].update(fields)
         return self
 
-    def metadata(self, **fields: Any) -> TFClusterBuilder:
+    def metadata(self, **fields: Any) -> "TFClusterBuilder":
         """Set fields of the object's own metadata, such as ``labels``."""
         self._manifest["metadata"].update(fields)
         return self

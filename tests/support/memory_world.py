@@ -1,7 +1,5 @@
 """The world of tests/life in memory and in virtual time, with the methods of the one with a real control plane."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

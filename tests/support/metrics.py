@@ -1,7 +1,5 @@
 """The metrics of a scrape, and those that docs/reference/metrics.md documents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,7 +73,7 @@ class Scrape(dict[Sample, float]):
             if of == name and found
         }
 
-    def since(self, before: Scrape, name: str) -> dict[tuple[str, ...], float]:
+    def since(self, before: "Scrape", name: str) -> dict[tuple[str, ...], float]:
         """Return the growth of each sample of a metric since another scrape, without zeros."""
         old = before.not_zero(name)
         grown = {key: found - old.get(key, 0.0) for key, found in self.not_zero(name).items()}

@@ -3,8 +3,6 @@
 The operator runs outside a pod: the configuration finds a pod with the address and the port of the process.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kubernetes objects as plain dicts, the JSON as the API server sent it, through the official client's transport."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

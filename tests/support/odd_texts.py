@@ -1,7 +1,5 @@
 """Texts that a YAML reader parses as something else if they are not quoted."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from typing import Any

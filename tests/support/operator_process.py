@@ -1,7 +1,5 @@
 """The operator as a real process: started, killed, measured, and its log read."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

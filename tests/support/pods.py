@@ -4,8 +4,6 @@ A deleted pod without a node disappears immediately; a bound one terminates unti
 pod first if its termination must be visible. It writes only what a kubelet writes (bindings and ``status``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

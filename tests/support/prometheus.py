@@ -1,7 +1,5 @@
 """A real Prometheus and its promtool, built from the module that upstream releases."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -4,8 +4,6 @@ The authorizer learns about a Role a moment after its creation, so each function
 effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

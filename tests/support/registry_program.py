@@ -3,8 +3,6 @@
 registry/main.go is the program of that project, at the version in its go.mod.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

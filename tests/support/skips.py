@@ -1,7 +1,5 @@
 """A pytest plugin: a skip that ``tests/expected_skips.txt`` does not list is a failure."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from fnmatch import fnmatchcase
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A minimal API server for the operator's process: discovery, TFClusters, Leases, and errors on demand."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

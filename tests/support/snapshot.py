@@ -1,7 +1,5 @@
 """All objects of a TFCluster, with the parts masked that differ between runs: equal worlds compare equal."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs written for TFJob, as texts of modules: the leading task prints ``done``, parameter servers never exit."""
 
-from __future__ import annotations
-
 from typing import Final
 
 #: Parameter servers of TensorFlow 1, without Estimator: one server per task, between-graph replication.

@@ -1,7 +1,5 @@
 """The table of docs/migrate/fields.md: the replacement of each TFJob field."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """TFJobs as users write them: every version of the API, every role, and their errors."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _CONTAINER: Final = "{name: tensorflow, image: 'registry.example/train:1', command: [python, train.py]}"

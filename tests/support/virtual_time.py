@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to the next timer instead of waiting for it."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine
@@ -12,7 +10,7 @@ TICK: Final = 1e-6
 
 
 class _Jumping(selectors.SelectSelector):
-    def __init__(self, loop: VirtualTimeLoop, patience: float) -> None:
+    def __init__(self, loop: "VirtualTimeLoop", patience: float) -> None:
         super().__init__()
         self._of = loop
         self._patience = patience

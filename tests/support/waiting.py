@@ -3,8 +3,6 @@
 A deadline only guards against hanging; it never asserts speed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pprint import pformat
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The objects of one namespace from the view of a TFCluster: pods, ConfigMaps, Service, views and conditions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Fixtures of the tests that need TensorFlow: real task processes on loopback, no Kubernetes."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator

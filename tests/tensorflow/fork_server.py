@@ -7,8 +7,6 @@ environment variables that TensorFlow reads during it: such tests use ``subproce
 As a program, this file is the server that forks. It ends with the process that uses it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import gc

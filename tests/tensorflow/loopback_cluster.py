@@ -1,7 +1,5 @@
 """A TensorFlow cluster of real processes on loopback, each with the operator's view and environment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A ParameterServerStrategy program that runs while its cluster changes, controlled line by line."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

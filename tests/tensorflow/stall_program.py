@@ -7,8 +7,6 @@ none within a minute, and how many closures are lost.
 
 # ruff: noqa: E402 - the paths come first
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Our ClusterSpec returns the same as TensorFlow's for every input; deliberate differences have a known cause."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

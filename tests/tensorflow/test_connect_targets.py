@@ -1,7 +1,5 @@
 """How connecting interprets its arguments, with TensorFlow's own classes; nothing is connected here."""
 
-from __future__ import annotations
-
 import pytest
 import tensorflow as tf
 from resolver.resolver_world import SETTINGS, speaker

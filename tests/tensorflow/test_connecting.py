@@ -1,7 +1,5 @@
 """Connecting real TensorFlow processes: filters, updates, rejections, strategies."""
 
-from __future__ import annotations
-
 import json
 import socket
 

@@ -1,7 +1,5 @@
 """Our device filters show and reject the same as a real TensorFlow runtime."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -6,8 +6,6 @@ process that is the chief; ``as=workers`` those of all equal workers; ``as=outsi
 tests/server/test_docs_pages.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The resolver as a replacement of TensorFlow's own, in callers that test_connecting.py does not cover."""
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """A running ParameterServerStrategy program gains, loses and replaces tasks: real processes, one program for all."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

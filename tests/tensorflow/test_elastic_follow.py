@@ -1,7 +1,5 @@
 """A running program that follows its cluster in the background: real processes, the same program as for resizes."""
 
-from __future__ import annotations
-
 import signal
 
 from loopback_cluster import released

@@ -1,7 +1,5 @@
 """The requirements of live resize: a supported TensorFlow, and progress while a machine is lost."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Our messages next to TensorFlow's in one process, and alone with each major version of protobuf."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MultiWorkerMirroredStrategy cannot follow a resize: RestartOnResize restarts it in the same processes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

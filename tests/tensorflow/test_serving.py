@@ -1,7 +1,5 @@
 """The task server: how it starts, ends and fails; and what the other commands pass to TensorFlow."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The statements of docs/reference/strategies.md on Keras, DTensor, the data service and variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The resolver is TensorFlow's for any order of imports, and returns TensorFlow's own classes."""
 
-from __future__ import annotations
-
 import inspect
 
 import tensorflow as tf

@@ -6,8 +6,6 @@ Output: ``devices``, those that a task without filters sees; ``seen``, for each 
 devices that the task saw; ``refused``, for each text the error message or null.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands that change TFClusters: ``scale``, ``suspend``, ``resume``, ``restart`` and ``delete``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """``tfcluster convert``: from TFJobs to TFClusters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """``tfcluster doctor`` and ``version``: what is wrong, what to do, and what is installed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import click

@@ -1,7 +1,5 @@
 """``tfcluster local``: a manifest's tasks as processes of this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

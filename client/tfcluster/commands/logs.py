@@ -1,7 +1,5 @@
 """``tfcluster logs``, ``events`` and ``wait``: what tasks say, what happened, and what is to come."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys

@@ -1,7 +1,5 @@
 """``tfcluster port-forward``: ports of tasks on this machine, for notebooks and browsers."""
 
-from __future__ import annotations
-
 import click
 
 from tfcluster.client import Client

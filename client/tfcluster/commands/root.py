@@ -1,7 +1,5 @@
 """The command ``tfcluster``: which commands there are, completion, and how an error reaches the user."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """``tfcluster status``: one cluster as a tree, all of them as a table."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

@@ -5,8 +5,6 @@ Addresses are compared by the name of the pod and the port: TFJob has a Service 
 that the domain after the pod's name differs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

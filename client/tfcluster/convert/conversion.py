@@ -1,7 +1,5 @@
 """From one TFJob to one TFCluster, and from a file with TFJobs to a file with TFClusters."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How a TFJob runs and ends: successPolicy and runPolicy, at either place where they have been."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

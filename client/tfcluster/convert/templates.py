@@ -1,7 +1,5 @@
 """The pod template of a replica: it is carried whole, but for what is named here."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator, Mapping

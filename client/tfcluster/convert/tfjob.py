@@ -4,8 +4,6 @@ The source is kubeflow/training-operator: ``pkg/apis/kubeflow.org/v1/tensorflow_
 ``pkg/apis/tensorflow`` of the branches v0.3 (v1alpha2), v0.5 (v1beta1) and v1.0 (v1beta2, and v1 in its first form).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

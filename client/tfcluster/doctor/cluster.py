@@ -1,7 +1,5 @@
 """``tfcluster doctor``: the checks of the installation, and of what keeps one cluster from its work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final

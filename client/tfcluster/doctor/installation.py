@@ -1,7 +1,5 @@
 """The checks of ``tfcluster doctor``; what is installed, and whether it works: a rejected request is a fact, too."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Read a TFCluster's objects in the same way as the operator, so that both judge them with the same code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

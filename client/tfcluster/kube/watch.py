@@ -1,7 +1,5 @@
 """Objects as they change, whatever breaks: of one kind (follow), or of several together (snapshots)."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading

@@ -3,8 +3,6 @@
 The engine continues to speak of DNS names, as on Kubernetes; they are rewritten where a program sees them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

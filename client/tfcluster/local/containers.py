@@ -3,8 +3,6 @@
 The shim ends all descendants of the program, even if this process is killed; see :mod:`tfcluster.local.shim`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -59,7 +57,7 @@ class Process:
         self.pid = pid
 
     @classmethod
-    async def start(cls, command: Command, output: Callable[[bytes], None]) -> Process:
+    async def start(cls, command: Command, output: Callable[[bytes], None]) -> "Process":
         if not command.argv:
             raise StartError("it does not name a command, and an image's entry point cannot run locally (--entrypoint)")
         ours, theirs = socket.socketpair()

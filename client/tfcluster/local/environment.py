@@ -5,8 +5,6 @@ Before them come the variables of an image; of the user's own shell only the lis
 not have its own mounts, so paths below a mount, names of pods and the own port are rewritten in the manifest's values.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -3,8 +3,6 @@
 It also answers the API's log requests: following, tails, times, the previous container.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

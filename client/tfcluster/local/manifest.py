@@ -1,7 +1,5 @@
 """Check a manifest before a local run: find its problems, and the parts that are ignored on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The node: it gives each pod its place on this machine, and runs it with processes as the kubelet would."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

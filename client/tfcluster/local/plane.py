@@ -1,7 +1,5 @@
 """The control plane of a local run: the store, the operator's engine on it, and HTTP for the other commands."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac

@@ -1,7 +1,5 @@
 """``tfcluster local run``: the control plane, the node and the story, from the manifest to the verdict."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

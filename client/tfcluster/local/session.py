@@ -4,8 +4,6 @@ A run has its own folder that other users cannot read. At its end only its Persi
 run deletes the rest of a killed run, whose lock is not held by any process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

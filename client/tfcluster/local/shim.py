@@ -9,8 +9,6 @@ When the socket closes, ``tfcluster local run`` has ended for some reason, and e
 descendants are found, even after a double fork; elsewhere only those in the program's process group.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json
@@ -53,7 +51,7 @@ def main() -> None:
     _tell(control, code=code)
 
 
-def _watch(started: int, lines: _Lines, woken: socket.socket) -> int:
+def _watch(started: int, lines: "_Lines", woken: socket.socket) -> int:
     """Pass signals on until the program has ended; return its exit code."""
     poll = select.poll()
     poll.register(lines.socket, select.POLLIN)

@@ -1,7 +1,5 @@
 """The output of ``tfcluster local run``: the logs of all tasks in one stream, with messages about their changes."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

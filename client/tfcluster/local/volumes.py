@@ -4,8 +4,6 @@ ConfigMaps, Secrets and the like are written as the kubelet writes them (pkg/vol
 beside the old, then the swap of one symlink, so that a reader sees all of the old or all of the new.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

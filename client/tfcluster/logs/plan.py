@@ -3,8 +3,6 @@
 The pods of a task follow each other, and so do their logs: the next is opened when all of the one before is out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby

@@ -4,8 +4,6 @@ The kubelet writes the time before each line.  A stream that is opened again beg
 the lines up to that one are then left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """The logs of many tasks in one stream: one after the other, or followed, with a thread for each log."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Reading manifests from files as kubectl does: YAML or JSON, several documents, lists, folders, standard input."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

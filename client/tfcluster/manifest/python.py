@@ -5,8 +5,6 @@ Each field of a TFCluster's spec has an attribute of the same name in Python's s
 API server's default counts. docs/reference/api.md explains each field.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

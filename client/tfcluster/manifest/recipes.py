@@ -6,8 +6,6 @@ start again together, because equal workers cannot continue without one of them 
 training" and "Multi-worker training").
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The functions that Kubernetes and cel-go add to CEL are here as far as the CRD u
 Expression Language in Kubernetes").
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import sys

@@ -1,7 +1,5 @@
 """Walk over an object, or apply a CRD's structural schema to it: set defaults, and drop unknown fields."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 

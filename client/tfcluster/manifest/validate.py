@@ -4,8 +4,6 @@ The schema of the CRD is judged by jsonschema with Kubernetes' extensions; unkno
 kubectl (``fieldValidation=Strict``).
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

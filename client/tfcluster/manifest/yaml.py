@@ -5,8 +5,6 @@ YAML is read as Kubernetes reads it, with go-yaml's second version: ``0644`` is 
 rejected. Written values are quoted if any reader of YAML 1.1 or 1.2 needs the quotes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -37,7 +35,7 @@ class Document(NamedTuple):
     line: int
     node: yaml.Node | None = None
 
-    def inside(self, step: str | int) -> Document | None:
+    def inside(self, step: str | int) -> "Document | None":
         """Return the value at a key or an index, with the line of its key; None if the text does not contain it."""
         inner: Any = None
         if isinstance(self.value, Mapping):

@@ -1,7 +1,5 @@
 """Compare a manifest with a running TFCluster: its effect on fields and pods."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compute the objects that the operator would create for a TFCluster, with its own planner and builders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final

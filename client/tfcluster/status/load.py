@@ -1,7 +1,5 @@
 """Read TFClusters with a few requests, once or at each change."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

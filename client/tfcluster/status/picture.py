@@ -4,8 +4,6 @@ All functions here are pure: they do not send requests, read a clock or use a te
 of a task and the meaning of its end are decided by the operator's own code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The state of a TFCluster in one word, as its conditions have it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A picture of a TFCluster for people: a tree of its tasks, in columns that fit the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final

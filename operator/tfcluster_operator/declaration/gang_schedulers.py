@@ -4,8 +4,6 @@ They differ in the API of their PodGroups, in how a pod names its PodGroup, and 
 operator is configured for one of them, so manifests are the same for all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal

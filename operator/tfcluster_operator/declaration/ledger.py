@@ -4,8 +4,6 @@ Everything else is computed each time from what exists.  A failure is counted he
 count is written before the pod is deleted: a crash between the two neither loses it nor counts it twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -138,15 +136,15 @@ class Ledger:
         """Return a number that no job has had: jobs with the same number were started together."""
         return 1 + max((record.incarnation for record in self.jobs.values()), default=0)
 
-    def with_job(self, job: str, **changes: Any) -> Ledger:
+    def with_job(self, job: str, **changes: Any) -> "Ledger":
         """Return the ledger with some fields of one job's record changed."""
         return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
 
-    def counts_more_than(self, written: Ledger) -> bool:
+    def counts_more_than(self, written: "Ledger") -> bool:
         """Return whether this ledger counts a lost pod that the written one does not."""
         return any(record.replaced > written.of(name).replaced for name, record in self.jobs.items())
 
-    def holds_evidence(self, written: Ledger) -> bool:
+    def holds_evidence(self, written: "Ledger") -> bool:
         """Return whether this ledger holds evidence that the written one lacks, and that a deletion would destroy."""
         if self.verdict != written.verdict or self.regrants > written.regrants or self.restarts > written.restarts:
             return True

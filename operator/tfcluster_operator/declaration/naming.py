@@ -5,8 +5,6 @@ are DNS names, never pod IPs: a worker that returns at the same address re-joins
 at another address it does not.
 """
 
-from __future__ import annotations
-
 import hashlib
 from functools import lru_cache
 from typing import Final

@@ -4,8 +4,6 @@ The rules of a valid spec are in the CRD.  A malformed field that the operator r
 for example) causes an InvalidSpecError that names every problem; so do rules that depend on the operator's options.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Quantities in the format of Kubernetes, such as 500m, 4Gi and 1e3 (resource.Quantity)."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from typing import Any, Final

@@ -3,8 +3,6 @@
 docs/reference/conditions.md has the meaning of each, and what to do.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 # --- why the cluster is (not) Ready

@@ -1,7 +1,5 @@
 """The declared TFCluster as values: the first argument of every decision."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

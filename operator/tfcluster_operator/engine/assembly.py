@@ -1,7 +1,5 @@
 """How the parts are put together: informers and TFCluster events mark keys, the queue reconciles them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence

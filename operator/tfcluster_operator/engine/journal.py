@@ -3,8 +3,6 @@
 The log never quotes what might contain a secret.  Events are a few per reconcile, and never one per task.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

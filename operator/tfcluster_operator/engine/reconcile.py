@@ -3,8 +3,6 @@
 Read this first.  Pure functions (packages life, plan and report) make every decision; this is their order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

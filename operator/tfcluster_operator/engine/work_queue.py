@@ -1,7 +1,5 @@
 """The keyed work queue: one worker at a time processes a key, however often it was marked."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict

@@ -6,8 +6,6 @@ with 500 is not retried here: a failing webhook stays so for longer than a recon
 answer, a rejection by name, or UnreachableError.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re
@@ -259,7 +257,7 @@ class Client:
         self._fence = fence
 
     @classmethod
-    def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
+    def once(cls, session: aiohttp.ClientSession, server: str) -> "Client":
         """Return a client that sends each request once, for callers with their own timing."""
         return cls(session, server, patience=0.0)
 

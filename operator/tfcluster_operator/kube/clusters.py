@@ -1,7 +1,5 @@
 """The TFClusters that kopf's watch reported, and the requests that concern them."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 from sys import intern

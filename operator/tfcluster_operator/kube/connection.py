@@ -1,7 +1,5 @@
 """The HTTP sessions of the process, with one set of credentials."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -5,8 +5,6 @@ from another machine's clock, and only for people to read.  The rules are those 
 A leader that could not renew in time never leads again; its process ends and is restarted as a standby.
 """
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import logging

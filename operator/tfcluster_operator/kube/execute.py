@@ -4,8 +4,6 @@ The plan has the order of the actions, and what a rejection blocks.  The answer 
 a conflict (409, 404) the store is corrected, and the next reconcile continues from there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ as much per event.  A list replaces the store's content, so that an object delet
 keep the version fresh; 410 means to list again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

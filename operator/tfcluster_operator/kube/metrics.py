@@ -1,7 +1,5 @@
 """Every metric of the operator, declared once, and the HTTP endpoints: /metrics, /healthz and /readyz."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The answer to a write is stored as if its event had arrived, and an event older 
 its resource version.  So the reconcile after a write always sees it, and does not need a guard against a stale cache.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator

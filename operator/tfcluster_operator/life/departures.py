@@ -1,7 +1,5 @@
 """Leaving pods: of tasks that are no longer declared, of an older template, terminating, or of a finished cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -9,8 +9,6 @@ spec.scheduling.gang.timeoutSeconds counts from when the tasks can start: time s
 quota, and the back-off before a restart, do not count.  Each start has the whole time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final

@@ -9,8 +9,6 @@ The result is a reduced declaration, which all other code uses: the cluster is s
 job that were admitted.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

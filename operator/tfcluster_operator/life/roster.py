@@ -4,8 +4,6 @@ Only this module decides who owns an object and what stage a task has reached.  
 order, views, the plan and the status read the roster; none of them looks an object up by its name or checks its owner.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -176,7 +174,7 @@ class Roster:
             for place in places:
                 yield from (pod for pod in place.kept if not pod.meta.terminating)
 
-    def completed_by(self, ledger: Ledger) -> Roster:
+    def completed_by(self, ledger: Ledger) -> "Roster":
         """Return the roster with what the ledger adds: which tasks have completed, and the edition."""
         changed: dict[str, tuple[Place, ...]] = {}
         for job in self.cluster.jobs:

@@ -4,8 +4,6 @@ Success is checked first, so that failing workers do not change the result once 
 each counted once by the UID of its pod, then the deadline.  A verdict is final: after it nothing is counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

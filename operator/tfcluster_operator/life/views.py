@@ -9,8 +9,6 @@ as it could a counter, and it identifies the edit that caused it.  If a queue ch
 the number of such changes (:attr:`TFCluster.edition`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache

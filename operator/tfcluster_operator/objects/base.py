@@ -4,8 +4,6 @@ Only the necessary fields are read: an operator of 10,000 pods keeps a few hundr
 whole object.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,7 +74,7 @@ class Meta:
     finalizers: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, wire: Metadata) -> Meta:
+    def read(cls, wire: Metadata) -> "Meta":
         """Parse the metadata of an object."""
         owner = next((one for one in wire.owner_references or () if one.controller), Reference())
         # Thousands of pods have equal strings, which are stored once.

@@ -3,8 +3,6 @@
 Files are compared by digests, so that their text is not kept in memory.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

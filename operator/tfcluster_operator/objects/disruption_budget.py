@@ -1,7 +1,5 @@
 """The PodDisruptionBudget of a job: how many of its tasks an eviction, for example by a drain, must leave running."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

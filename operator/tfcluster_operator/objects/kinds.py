@@ -3,8 +3,6 @@
 Each row is in the module of its kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -77,5 +75,5 @@ def differ_in_version_alone(one: Child, other: Child) -> bool:
 
 
 @lru_cache
-def _values_of(kind: type[Any]) -> attrgetter[Any]:
+def _values_of(kind: type[Any]) -> "attrgetter[Any]":
     return attrgetter(*(one.name for one in fields(kind) if one.name != "meta"))

@@ -9,8 +9,6 @@ and the rest is selected by excluding the others.  Only tasks with filters of th
 by index, are selected by their index.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -77,13 +75,13 @@ KIND: Final = base.kind_of(
 )
 
 
-def build(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
+def build(cluster: TFCluster, policy: "Policy") -> dict[str, Any]:
     """Build one NetworkPolicy."""
     labels = base.labels_of(cluster, policy.job)
     return base.manifest(cluster, "networking.k8s.io/v1", "NetworkPolicy", policy.name, labels, spec=policy.spec)
 
 
-def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[str, Any] | None:
+def change(cluster: TFCluster, wanted: "Policy", existing: NetworkPolicy) -> dict[str, Any] | None:
     """Return the patch that corrects a NetworkPolicy, or None if nothing differs."""
     spec = None
     if existing.digest != wanted.digest:

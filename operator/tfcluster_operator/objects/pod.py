@@ -1,7 +1,5 @@
 """Parsing of pods: the fields that a decision or the status needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -147,7 +145,7 @@ class Pod:
     told_of: int = 0
     noted: Noted = field(default_factory=Noted)
 
-    def seen(self, before: Pod | None, now: float) -> Pod:
+    def seen(self, before: "Pod | None", now: float) -> "Pod":
         """Return this pod with the operator's observations, now and earlier."""
         known = before.noted if before is not None else Noted()
         # The generation when the operator first saw the pod terminate: every later edit increments it, too.
@@ -162,7 +160,7 @@ class Pod:
         )
         return self if noted == self.noted else replace(self, noted=noted)
 
-    def _asked_to_go(self, before: Pod | None, now: float) -> float:
+    def _asked_to_go(self, before: "Pod | None", now: float) -> float:
         """Return since when a pod that is first seen terminating has been so; another operator might have seen it."""
         asked = self.meta.asked_to_go_at
         return asked if before is None and now - _BELIEVED < asked < now else now

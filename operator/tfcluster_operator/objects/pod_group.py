@@ -1,7 +1,5 @@
 """The PodGroup of a gang: the scheduler places this number of its pods together, or none."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 

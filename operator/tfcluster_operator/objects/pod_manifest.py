@@ -1,7 +1,5 @@
 """The pod of one task: the user's template with a name, placement rules, a view and the resolver."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

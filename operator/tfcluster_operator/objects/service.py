@@ -1,7 +1,5 @@
 """The headless Service: it gives every pod of the cluster a DNS name that outlives the pod."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The Workload, a cluster's request for quota from its queue, and Kueue's ResourceFlavors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

@@ -5,8 +5,6 @@ never affects an object re-created under the same name.  A manifest is built whe
 2,000 of them need not exist simultaneously.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal

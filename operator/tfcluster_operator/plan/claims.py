@@ -5,8 +5,6 @@ hold.  A claim that has quota is not edited, because Kueue forbids that: ``recla
 another claim adds to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial

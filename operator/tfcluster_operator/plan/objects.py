@@ -1,7 +1,5 @@
 """The objects of a cluster other than pods: created, corrected, and deleted when they are no longer needed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, assert_never

@@ -8,8 +8,6 @@ Only the ledger and the holds are kept between two plans: if a plan was carried 
 the next plan does the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

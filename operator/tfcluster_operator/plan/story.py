@@ -4,8 +4,6 @@ A *gate* is what one rejection closes: the Service, the views of a job, the pods
 need a closed gate wait; all others continue.  Back-offs are kept in memory and need not survive the process.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -114,7 +112,7 @@ class Holds:
 
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
-    ) -> Holds:
+    ) -> "Holds":
         """Return the holds after a reconcile."""
         let_through = set(passed)
         gates = {
@@ -143,7 +141,7 @@ class Holds:
                 gates[gate] = Hold(times, now + pause, _conflict(action, times), pause, repair)
         return Holds(gates)
 
-    def lifted(self, now: float) -> Holds:
+    def lifted(self, now: float) -> "Holds":
         """Return the holds after an event that can let rejected writes succeed: they are tried again, as carefully."""
         return Holds(
             {

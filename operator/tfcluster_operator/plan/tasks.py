@@ -1,7 +1,5 @@
 """The actions for each task: a chain of small policies evaluates its pod, and the first one that applies decides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final

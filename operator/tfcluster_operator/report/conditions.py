@@ -3,8 +3,6 @@
 They report what exists and are never an input to a decision; only a final verdict is stored in one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple

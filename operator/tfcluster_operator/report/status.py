@@ -4,8 +4,6 @@ Decisions do not read this report; they read the ledger, which the status stores
 Counts are exact (a running pod is never "succeeded"), and the message of Ready names what the cluster waits for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Admission: hooks that can change or reject a write, and the quota of a namespace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Hooks between a client and the API server that can disturb both."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, Iterable
 
 from tfcluster.local.store.messages import Answer, Request

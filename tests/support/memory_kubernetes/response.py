@@ -1,7 +1,5 @@
 """The interface of ``aiohttp.ClientResponse``: status, headers, and a body that is read whole or streamed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -100,7 +98,7 @@ class MemoryResponse:
     """The response to one request, in ``among`` while it is open."""
 
     def __init__(
-        self, request: Request, answer: Answer, stream: Stream | None, among: dict[MemoryResponse, None]
+        self, request: Request, answer: Answer, stream: Stream | None, among: dict["MemoryResponse", None]
     ) -> None:
         self._answer = answer
         self._stream = stream

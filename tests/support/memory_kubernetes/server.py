@@ -1,7 +1,5 @@
 """The API server of tests: admission, quota, RBAC, evictions, removable CRDs, and a record of requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """The interface of ``aiohttp.ClientSession``: requests and watches, with time-outs and lost connections."""
 
-from __future__ import annotations
-
 import asyncio
 import json as json_module
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
@@ -45,7 +43,7 @@ class MemorySession:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: Any = None,
-    ) -> Exchange:
+    ) -> "Exchange":
         """Send a request; the result is awaited or used as an async context manager, as aiohttp's is."""
         if self.closed:
             raise RuntimeError("Session is closed")
@@ -64,7 +62,7 @@ class MemorySession:
         )
         return Exchange(lambda: self._exchange(request, timeout))
 
-    def get(self, url: str, **arguments: Any) -> Exchange:
+    def get(self, url: str, **arguments: Any) -> "Exchange":
         return self.request("GET", url, **arguments)
 
     async def close(self) -> None:

@@ -3,8 +3,6 @@
 Lists are atomic. Conflicts do not occur: a manager that applies a field takes it over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

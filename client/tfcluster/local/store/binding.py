@@ -1,7 +1,5 @@
 """Binding a pod to a node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfcluster.local.store import refusals

@@ -1,7 +1,5 @@
 """The state and the clock, which all requests use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime

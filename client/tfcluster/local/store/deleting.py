@@ -1,7 +1,5 @@
 """Deleting: preconditions, finalizers, the grace of pods, and whole namespaces."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +33,7 @@ class DeleteOptions:
     propagation: str = ""
 
     @classmethod
-    def read(cls, body: Mapping[str, Any] | None, params: Mapping[str, str]) -> DeleteOptions:
+    def read(cls, body: Mapping[str, Any] | None, params: Mapping[str, str]) -> "DeleteOptions":
         """Read them from a request's body and query."""
         told = body or {}
         preconditions = told.get("preconditions") or {}

@@ -1,7 +1,5 @@
 """The discovery endpoints: which groups, versions and resources are served."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

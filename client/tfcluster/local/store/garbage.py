@@ -1,7 +1,5 @@
 """The garbage collector: it deletes objects without owners, and obeys foreground and orphan deletion."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 

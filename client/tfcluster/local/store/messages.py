@@ -1,7 +1,5 @@
 """Requests to the API server, their answers, and the record of both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,13 +67,13 @@ class Answer:
     watch: Watch | None = None
 
     @classmethod
-    def of(cls, body: bytes | Mapping[str, Any], status: int = 200) -> Answer:
+    def of(cls, body: bytes | Mapping[str, Any], status: int = 200) -> "Answer":
         """Answer with an object."""
         encoded = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
         return cls(status=status, body=encoded, headers={"Content-Type": "application/json"})
 
     @classmethod
-    def refusing(cls, refusal: Refusal) -> Answer:
+    def refusing(cls, refusal: Refusal) -> "Answer":
         """Answer with a rejection."""
         body = refusal.as_bytes()
         headers = {"Content-Type": "application/json" if body.startswith(b"{") else "text/plain; charset=utf-8"}

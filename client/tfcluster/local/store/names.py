@@ -1,7 +1,5 @@
 """The names that the API server accepts, and those that it makes."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """JSON merge patches (RFC 7386) that share what they leave alone, and JSON patches (RFC 6902)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lists: selectors, pages over one consistent snapshot, exact versions, and metadata alone."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

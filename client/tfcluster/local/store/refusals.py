@@ -1,7 +1,5 @@
 """The rejections of the API server, with the real server's status, reason and messages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The kinds that the API server serves, and their properties."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The rules of each kind: its defaults, the fields that a write cannot change, and what is rejected."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from tfcluster.local.store import names

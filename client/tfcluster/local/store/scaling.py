@@ -1,7 +1,5 @@
 """The scale subresource of a kind: a view of three of its fields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfcluster.local.store import refusals

@@ -1,7 +1,5 @@
 """Label and field selectors, as list, watch and collection deletes take them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The API server for callers in this process: synchronous, with rejections as exceptions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 

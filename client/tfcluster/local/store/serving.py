@@ -1,7 +1,5 @@
 """From a request to an answer: what a path and a method mean, and who carries them out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

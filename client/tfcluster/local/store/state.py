@@ -3,8 +3,6 @@
 A stored object is never changed in place: lists, watches, patches and the history share it and its encoding.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator

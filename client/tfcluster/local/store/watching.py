@@ -1,7 +1,5 @@
 """Watches: the changes of one storage since a revision, as lines, with bookmarks and an end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final

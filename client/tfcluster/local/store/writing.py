@@ -1,7 +1,5 @@
 """Creating and changing objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfcluster.local.store import applying, names, patching, refusals, rules, scaling

@@ -120,7 +120,7 @@ def _on_jobs(check: Check) -> dict[str, str]:
         "self.filter(j, has(self[j].deviceFilters)).map(j, "
         f"{filters}.filter(f, !({check.holds})).map(f, 'spec.jobs.' + j + '.deviceFilters: \"' + f + '\"'))"
     )
-    return _on_cluster(check, f"!has(self[j].deviceFilters) || {filters}.all(f, {check.holds})", wrong)
+    return _on_cluster(check, "deviceFilters", f"{filters}.all(f, {check.holds})", wrong)
 
 
 def _on_tasks(check: Check) -> dict[str, str]:
@@ -131,15 +131,18 @@ def _on_tasks(check: Check) -> dict[str, str]:
         ".map(i, 'spec.jobs.' + j + '.taskDeviceFilters.' + i + ': one'))"
     )
     every = f"self[j].taskDeviceFilters.all(i, {filters}.all(f, {check.holds}))"
-    return _on_cluster(check, f"!has(self[j].taskDeviceFilters) || {every}", wrong)
+    return _on_cluster(check, "taskDeviceFilters", every, wrong)
 
 
-def _on_cluster(check: Check, holds_for_job: str, wrong: str) -> dict[str, str]:
-    rule = f"self.all(j, {holds_for_job})"
+def _on_cluster(check: Check, field: str, holds_for_job: str, wrong: str) -> dict[str, str]:
+    rule = f"self.all(j, !has(self[j].{field}) || {holds_for_job})"
     say = _say(check, f"{wrong}.filter(l, l.size() > 0)[0][0]")
     if "most" in check.holds:
         most = f"self.map(j, {_TASKS_OF.format(job='j')}).max()"
-        rule, say = f"self.size() == 0 || [{most}].all(most, {rule})", f"[{most}].map(most, {say})[0]"
+        rule, say = (
+            f"!self.exists(j, has(self[j].{field})) || [{most}].all(most, {rule})",
+            f"[{most}].map(most, {say})[0]",
+        )
     return {"rule": rule, "messageExpression": say, "message": f"one of the device filters {check.advice}"}
 
 

@@ -176,8 +176,8 @@ TEMPLATES = [
     *(
         of_template(
             templated(volumes=[{"name": "data", "emptyDir": {}}, {"name": volume, "emptyDir": {}}]),
-            ".spec.volumes",
-            f"the operator adds the volume {volume} itself: give yours another name",
+            ".spec.volumes[1].name",
+            "give yours another name",
         )
         for volume in ("tfcluster-view", "tfcluster-resolver")
     ),

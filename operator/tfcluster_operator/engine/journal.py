@@ -22,7 +22,7 @@ from tfcluster_operator.life.roster import Roster
 from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 from tfcluster_operator.report import conditions
 from tfcluster_operator.report.conditions import GRAVITY, WAITS, few
-from tfcluster_operator.report.status import cause_of, is_starting, role_of, waiting_since, was_ready
+from tfcluster_operator.report.status import cause_of, is_starting, role_of, waiting_since, was_starting
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fiel
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
-#: How long (seconds) the status of a cluster that is becoming ready, for the first time or again, is not written.
+#: How long (seconds) after a change the status of a cluster that is becoming ready is not written.
 _ON_ITS_WAY: Final = 1.0
 #: The same between the parts of a cluster's creation.
 _BETWEEN_PARTS: Final = 20.0
@@ -206,9 +206,9 @@ class StatusWriter:
         created = any(action.reason == reasons.CREATED for action in unwritten.untold)
         known = self._parents.status_of(key)
         new = created and not known.get("observedGeneration")
-        # A cluster that was just created, or was ready a moment ago, and only lacks ready tasks will be ready soon: one
-        # report covers all of that.
-        if is_starting(status) and (part or new or was_ready(known, status)):
+        # Of a cluster that was just created, or was ready or starting, and only lacks ready tasks, more tasks will be
+        # ready soon: one report covers them.
+        if is_starting(status) and (part or new or was_starting(known, status)):
             if unwritten.put_off_since is None:
                 unwritten.put_off_since = now
             due = max(due, unwritten.put_off_since + (_BETWEEN_PARTS if part else _ON_ITS_WAY))

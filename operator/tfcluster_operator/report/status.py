@@ -88,10 +88,11 @@ def is_starting(status: Mapping[str, Any]) -> bool:
     return reason == reasons.TASKS_NOT_READY
 
 
-def was_ready(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Return whether a cluster was ready at its last report, and still has the same generation."""
+def was_starting(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Return whether a cluster was ready or starting at its last report, and still has the same generation."""
     before = conditions.by_type(known).get("Ready", {})
-    return before.get("status") == "True" and known.get("observedGeneration") == status["observedGeneration"]
+    on_its_way = before.get("status") == "True" or before.get("reason") == reasons.TASKS_NOT_READY
+    return on_its_way and known.get("observedGeneration") == status["observedGeneration"]
 
 
 def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Measurement:
 
 #: An interval of the median needs six runs.  A run of thousands of tasks takes minutes with its clean-up; there are few
 #: of those, and each must keep the limit.
-_SOME, _FEW = 6, 3
+_SOME, _FEW = 6, 2
 _CALLS = never_more("calls beyond one for each object, a cluster", "calls_beyond", 2)
 
 
@@ -60,7 +60,7 @@ def _readiness(shape: Shape) -> Measurement:
 
     goals = (rate(0.9, "every run"), never_more("slowest TFCluster, relative to the median", "slowest", 2))
     summary = f"{shape}: from the first POST until all pods are Ready"
-    return Measurement(f"ready-{shape}", summary, Where.NODES, 2, measure, goals, nodes=170)
+    return Measurement(f"ready-{shape}", summary, Where.NODES, 1, measure, goals, nodes=170)
 
 
 def _tfjob(shape: Shape) -> Measurement:

@@ -17,7 +17,7 @@ from tests.support.rbac import OPERATOR_USER
 MEBIBYTE = 2**20
 _LARGE = 1_000
 #: A run of up to 300 tasks takes a second, and a moment of other load doubles that.
-_TRIES = 3
+_TRIES = 2
 
 
 async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:

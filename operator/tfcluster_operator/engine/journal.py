@@ -134,9 +134,7 @@ def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fiel
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
-#: How long (seconds) after a change the status of a cluster that is becoming ready is not written.
-_ON_ITS_WAY: Final = 1.0
-#: The same between the parts of a cluster's creation.
+#: The seconds between the reports of a cluster's creation in parts.
 _BETWEEN_PARTS: Final = 20.0
 #: The reasons of actions whose Events are warnings.
 WARNINGS: Final = (
@@ -211,7 +209,7 @@ class StatusWriter:
         if is_starting(status) and (part or new or was_starting(known, status)):
             if unwritten.put_off_since is None:
                 unwritten.put_off_since = now
-            due = max(due, unwritten.put_off_since + (_BETWEEN_PARTS if part else _ON_ITS_WAY))
+            due = max(due, unwritten.put_off_since + (_BETWEEN_PARTS if part else _STATUS_EVERY))
         return due - now
 
     async def write(

@@ -184,7 +184,9 @@ def _where(measurement: Measurement) -> str:
 
 
 def _between(readings: Sequence[float]) -> str:
-    """Format the interval of the median, or the range of fewer than six readings."""
+    """Format the interval of the median, or the range of fewer than six readings, if there are several."""
+    if len(readings) == 1:
+        return "one run"
     low, high = median_interval(readings) or (min(readings), max(readings))
     return f"{number(low)} to {number(high)}"
 

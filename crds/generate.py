@@ -11,8 +11,6 @@ the rules on the start order of jobs; they define a TFCluster.  This script make
 CustomResourceDefinition requires, and decides how many of Kubernetes' descriptions fit into it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -11,8 +11,6 @@ otherwise a rule that reads every filter closely would exceed the limit.  The li
 applies.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 
@@ -139,10 +137,8 @@ def _on_cluster(check: Check, field: str, holds_for_job: str, wrong: str) -> dic
     say = _say(check, f"{wrong}.filter(l, l.size() > 0)[0][0]")
     if "most" in check.holds:
         most = f"self.map(j, {_TASKS_OF.format(job='j')}).max()"
-        rule, say = (
-            f"!self.exists(j, has(self[j].{field})) || [{most}].all(most, {rule})",
-            f"[{most}].map(most, {say})[0]",
-        )
+        rule = f"!self.exists(j, has(self[j].{field})) || [{most}].all(most, {rule})"
+        say = f"[{most}].map(most, {say})[0]"
     return {"rule": rule, "messageExpression": say, "message": f"one of the device filters {check.advice}"}
 
 

@@ -6,8 +6,6 @@ only for these, and so on.  Later rounds after one without a new job do not add 
 every job that can start; the remaining ones wait for a cycle.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 #: The limit of spec.jobs, and so the length of the longest chain.

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from support import clock
-from support.lives import await_another_pass, await_pods_left, launch_running
+from support.lives import await_another_pass, await_pods_left, await_time, launch_running
 from support.objects import TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -37,10 +37,6 @@ def set_deadline(world, *names: str, spare: int = 3) -> dict[str, int]:
         limits[name] = int(ran.total_seconds()) + spare
         world.edit(name, {"activeDeadlineSeconds": limits[name]})
     return limits
-
-
-def await_time(moment: datetime) -> None:
-    eventually(clock.now, lambda now: now > moment, what=f"it is later than {moment}")
 
 
 def test_deadline_fires_by_itself(world, kubelet):

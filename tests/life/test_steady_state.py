@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from support import clock
-from support.lives import await_another_pass, await_asked_to_go, launch_running, note_failures_in_a_row
+from support.lives import await_another_pass, await_asked_to_go, await_time, launch_running, note_failures_in_a_row
 from support.manifests import RECREATE, pod_template
 from support.objects import TFCLUSTERS
 from support.rbac import OPERATOR_USER
@@ -86,19 +86,14 @@ def test_creation_in_several_parts_is_reported_once(world, audit):
     }
 
 
-def await_time(seconds: float) -> None:
-    then = clock.now() + timedelta(seconds=seconds)
-    eventually(clock.now, then.__le__, what=f"{seconds} s are over")
-
-
 def test_tasks_that_become_ready_together_are_reported_once(world, kubelet, audit):
     world.launch("c", {"worker": {"replicas": 3}})
     world.await_settled("c")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
-    await_time(1.0)  # so that the last report does not delay the next one
+    await_time(clock.now() + timedelta(seconds=1))  # so that the last report does not delay the next one
     for index in range(3):
         kubelet.run(f"c-worker-{index}")
-        await_time(0.4)
+        await_time(clock.now() + timedelta(seconds=0.4))
     world.await_condition("c", "Ready", status="True")
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     assert [w.target for w in writes if w.resource == "tfclusters"] == ["tfclusters/status"]

@@ -1,6 +1,7 @@
 """Common first steps of life tests: they drive the simulated kubelet and wait for the operator's reaction."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
@@ -117,3 +118,8 @@ def await_another_pass(world: World, *clusters: str) -> None:
 def _another_ttl(world: World, cluster: str) -> int:
     """Return another TTL than the current one, and a practically infinite one if it was not set."""
     return world.cluster(cluster)["spec"].get("ttlSecondsAfterFinished", 10_000_000) + 1
+
+
+def await_time(moment: datetime) -> None:
+    """Wait until the clock of the tests is past a moment."""
+    eventually(clock.now, lambda now: now > moment, what=f"it is later than {moment}")

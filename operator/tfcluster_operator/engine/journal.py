@@ -132,7 +132,8 @@ def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fiel
     _log.log(level, "%s", message, extra={"fields": {**where, **fields}})
 
 
-#: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
+#: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.  A report of
+#: more ready tasks waits as long.
 _STATUS_EVERY: Final = 1.0
 #: The seconds between the reports of a cluster's creation in parts.
 _BETWEEN_PARTS: Final = 20.0

@@ -6,6 +6,7 @@ It measures and prints; the exit status is 1 only if a measurement failed, whate
 import argparse
 import asyncio
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -66,6 +67,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--scale is more than 0 and at most 1")
     if options.write and options.scale != 1:
         parser.error("--write keeps figures of full scale only")
+    if options.write and "TFCLUSTER_OPERATOR_PYTHON" not in os.environ:
+        parser.error("--write needs an operator without the tests' packages: use `make bench WRITE=1`")
     if any(name.startswith("tfjob-") for name in options.only) and not options.tfjob_source:
         parser.error("tfjob-… needs --tfjob-source")
     return options

@@ -45,7 +45,6 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
         lost = all_of_them.shape.total_tasks // 10
         result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "lost": lost, "concurrency": concurrency})
         await take_pairs(result, lambda: _ours(all_of_them, result), lambda: yardstick.run(concurrency), pairs=pairs)
-        await beside.clear()
     return result
 
 

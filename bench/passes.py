@@ -68,7 +68,6 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
                 blocked_ms=max(waits) * 1000,
                 blocked_at_rest_ms=max(waits_at_rest) * 1000,
             )
-        await arena.clear()
     return result
 
 

@@ -28,7 +28,6 @@ async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result
     world = stage.world
     async with opened(world, shape.name) as arena, bare_client(world.bare_kubeconfig, stage.directory) as bare:
         posted = _repeated(await recorded(arena, replace(shape, clusters=1)), shape.clusters)
-        await arena.clear()
         world.fresh_operator()
 
         result.facts |= {"concurrency": _CONCURRENCY, "objects": len(children_of(posted))}
@@ -47,6 +46,7 @@ def _repeated(posted: Posted, clusters: int) -> Posted:
 
 async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
     world = arena.world
+    await arena.clear()
     async with arena.ready_pods() as ready:
         server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
         begin = time.perf_counter()
@@ -57,7 +57,6 @@ async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
         each = _by_cluster(ready, begin)
         result.add(slowest=max(each) / statistics.median(each))
     await world.quiet()
-    await arena.clear()
     return run
 
 
@@ -71,6 +70,7 @@ def _by_cluster(ready: Register, begin: float) -> list[float]:
 
 async def _bare(arena: Arena, bare: BareClient, posted: Posted) -> Run:
     world = arena.world
+    await arena.clear()
     async with arena.ready_pods() as ready:
         requests = bare_requests(posted, owner=await arena.new_owner())
         pods = sum(request.path.endswith("/pods") for request in requests)
@@ -79,6 +79,4 @@ async def _bare(arena: Arena, bare: BareClient, posted: Posted) -> Run:
         begin = time.perf_counter()
         await bare.send()
         took = await ready.holds(pods) - begin
-        run = Run(took, cpu_seconds([bare.pid]) - own, world.server_cpu_seconds() - server)
-    await arena.clear()
-    return run
+        return Run(took, cpu_seconds([bare.pid]) - own, world.server_cpu_seconds() - server)

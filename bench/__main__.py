@@ -6,7 +6,6 @@ It measures and prints; the exit status is 1 only if a measurement failed, whate
 import argparse
 import asyncio
 import math
-import os
 import signal
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from bench import book, page
 from bench.catalogue import ALL, BY_NAME, CROWD_NODES, Measurement, Where
 from bench.stage import Stage
 from bench.world import raised
+from tests.support.operator_process import PYTHON
 
 #: A guard against a measurement that hangs unattended.
 _PATIENCE_SECONDS = 4 * 3600
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--scale is more than 0 and at most 1")
     if options.write and options.scale != 1:
         parser.error("--write keeps figures of full scale only")
-    if options.write and "TFCLUSTER_OPERATOR_PYTHON" not in os.environ:
+    if options.write and PYTHON == sys.executable:
         parser.error("--write needs an operator without the tests' packages: use `make bench WRITE=1`")
     if any(name.startswith("tfjob-") for name in options.only) and not options.tfjob_source:
         parser.error("tfjob-… needs --tfjob-source")

@@ -47,7 +47,7 @@ def page(book: Book, words: Mapping[str, str]) -> str:
         "## Goals",
         words["how to read it"],
         goals(known),
-        *(["Reasons why goals are missed, or were missed before:", "\n".join(reasons)] if reasons else []),
+        *(["Reasons why goals are missed or not proven:", "\n".join(reasons)] if reasons else []),
         "## Beside the baseline client",
         words["pairs"],
         pairs(known),

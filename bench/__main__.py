@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--scale is more than 0 and at most 1")
     if options.write and options.scale != 1:
         parser.error("--write keeps figures of full scale only")
-    if options.write and PYTHON == sys.executable:
+    if options.write and sys.executable == PYTHON:
         parser.error("--write needs an operator without the tests' packages: use `make bench WRITE=1`")
     if any(name.startswith("tfjob-") for name in options.only) and not options.tfjob_source:
         parser.error("tfjob-… needs --tfjob-source")

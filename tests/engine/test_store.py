@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.kube import store as store_module
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.base import Child
 from tfcluster_operator.objects.kinds import KINDS
@@ -91,7 +90,13 @@ def put(version: int, **fields: Any) -> Act:
 
 
 def removed(version: int, **fields: Any) -> Act:
-    return lambda store: store.remove(child(version, **fields))
+    """Process the event of a deletion, as an informer does."""
+
+    def act(store: ChildStore) -> None:
+        store.remove(child(version, **fields))
+        store.reached[None] = version
+
+    return act
 
 
 def listed(*children: Child, at: int, namespace: str | None = "ns") -> Act:
@@ -103,7 +108,7 @@ SUCCESSOR = child(6, uid="u2")
 NEWS = {
     "an old event after a newer one is dropped": ([child(5)], [put(4), put(5)], child(5), 0),
     "a late answer brings no deleted child back": ([child(5)], [removed(7), put(6)], None, 1),
-    "the tombstone is of the UID": ([child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2),
+    "one that was created since is another": ([child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2),
     "a deletion seen before its object stays": ([], [removed(7), put(6)], None, 0),
     "nor does it take the successor": ([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0),
     "a deletion older than what is known is dropped": ([child(9)], [removed(7)], child(9), 0),
@@ -115,6 +120,9 @@ NEWS = {
     ),
     "a list keeps what was made after it": ([child(8)], [listed(at=7, namespace=None)], child(8), 0),
     "a list replaces an incarnation": ([child(3)], [listed(SUCCESSOR, at=7, namespace=None), put(3)], SUCCESSOR, 2),
+    "a late answer brings none back that a list lacks": ([child(5)], [listed(at=9), put(6)], None, 1),
+    "also if it was created and deleted unseen": ([], [listed(at=9, namespace=None), put(6)], None, 0),
+    "a list of another namespace says nothing": ([], [listed(at=9, namespace="else"), put(6)], child(6), 1),
     "a list of one namespace leaves the others": ([child(2)], [listed(at=9, namespace="else")], child(2), 0),
 }
 
@@ -146,15 +154,6 @@ def test_forgetting_takes_out_one_incarnation():
     store.forget(NAME, "u1")
     assert None is store.get(NAME)
     assert told == [("ns", "demo")]
-
-
-def test_tombstones_are_bounded(monkeypatch):
-    """The oldest deletions are dropped first; a repeated deletion counts as new."""
-    monkeypatch.setattr(store_module, "_TOMBSTONES", 2)
-    store, _ = make_store()
-    for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
-        store.remove(child(version, uid=uid))
-    assert list(store._gone) == ["u1", "u3"]
 
 
 def test_labels_of_a_foreign_policy_do_not_wake_clusters():

@@ -17,9 +17,8 @@ _LIVING: Final = 3
 _GROWTH: Final = 1.05
 #: Permitted remains of deleted clusters, by the end of the path from the engine, with the maximal number of entries.
 _MAY_STAY: Final = {
-    # Tombstones, so that a late event of a deleted object does not restore it.
+    # So that a late event of a deleted TFCluster does not restore it.
     "_parents._deleted": 5_000,
-    "_store._gone": 20_000 * 4,
     # Cached comparisons; removed when they exceed this number.
     "_queue._rest_until": 1_000,
     "_queue._rest_until[]": 2_000,

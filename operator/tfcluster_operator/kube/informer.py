@@ -200,12 +200,13 @@ class Informer(Source):
             # A line that a broken connection cut off; the next list has its content.
             self._version = ""
             raise UnreachableError(f"not an event: {error}") from error
-        self._reach(child.meta.version)
         if event.type == "DELETED":
             self._store.remove(child)
         else:
             self._store.put(child)
+        self._reach(child.meta.version)
 
     def _reach(self, version: int) -> None:
+        self._store.reached[self.namespace] = version
         self._version = str(version)
         self._newest = max(self._newest, version)

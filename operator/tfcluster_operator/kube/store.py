@@ -1,13 +1,13 @@
 """The children that the operator has seen: the informers' caches, updated by our own writes.
 
-The answer to a write is stored as if its event had arrived, and an event older than the stored version is dropped by
-its resource version.  So the reconcile after a write always sees it, and does not need a guard against a stale cache.
+The answer to a write is stored as if its event had arrived, so the reconcile after a write always sees it, and does not
+need a guard against a stale cache.  What is older than the stored version, or than a deletion that the watch has shown,
+is dropped by its resource version.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, cast
+from typing import cast
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.spec import TFCluster
@@ -19,9 +19,6 @@ from tfcluster_operator.objects.kinds import KINDS, Observed, differ_in_version_
 from tfcluster_operator.objects.network_policy import NetworkPolicy
 from tfcluster_operator.objects.pod import Pod
 from tfcluster_operator.objects.workload import Flavor
-
-#: How many deleted objects are remembered, so that a late answer to a write does not restore one.
-_TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
 #: Called at each change: see ChildStore.
@@ -39,7 +36,9 @@ class ChildStore:
         self.changes = 0
         #: The names of the children in each group; see ``group``.
         self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
-        self._gone: OrderedDict[str, int] = OrderedDict()
+        #: Up to which version every change was stored, by the namespace (None: all) that is watched: an unknown object
+        #: of such a version was deleted.
+        self.reached: dict[str | None, int] = {}
         #: Why the server does not serve this kind, by the namespace (None: all) that was listed.
         self.lacking: dict[str | None, str] = {}
         #: Set when a decision needs this kind, so that it is worthwhile to ask the server for it again.
@@ -74,12 +73,17 @@ class ChildStore:
         return [self._children[name] for names in later for name in names]
 
     def put(self, child: Child) -> None:
-        """Store a child from an event or from the answer to a write, unless a newer version is known."""
+        """Store a child from an event or from the answer to a write, unless a newer version or its end is known."""
+        meta = child.meta
+        reached = self.reached.get(meta.namespace, self.reached.get(None, -1))
+        if meta.version > reached or (meta.namespace, meta.name) in self._children:
+            self.put_back(child)
+
+    def put_back(self, child: Child) -> None:
+        """Store a child even if the watch does not show it: because it lost its labels, or in a list."""
         meta = child.meta
         name = (meta.namespace, meta.name)
         known = self._children.get(name)
-        if self._gone.get(meta.uid, -1) >= meta.version:
-            return
         if known is not None and known.meta.version >= meta.version:
             return
         if isinstance(child, Pod):
@@ -98,18 +102,10 @@ class ChildStore:
             self._groups.setdefault(group, {})[name] = None
         self._tell(child)
 
-    def put_back(self, child: Child) -> None:
-        """Store a child that left the watch because it lost its labels, and that was read just now."""
-        self._gone.pop(child.meta.uid, None)
-        self.put(child)
-
     def remove(self, child: Child, *, left: bool = True) -> None:
         """Remove a child that was deleted (or left the watch's selector)."""
         meta = child.meta
         name = (meta.namespace, meta.name)
-        self._gone[meta.uid] = max(meta.version, self._gone.pop(meta.uid, -1))
-        if len(self._gone) > _TOMBSTONES:
-            self._gone.popitem(last=False)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
             self._drop(name, known)
@@ -129,7 +125,8 @@ class ChildStore:
             if in_scope and listed.get(name) != known.meta.uid and known.meta.version <= version:
                 self.remove(known)
         for child in children:
-            self.put(child)
+            self.put_back(child)
+        self.reached[namespace] = version
 
     def _tell(self, child: Child, *, left: bool = False) -> None:
         self.changes += 1

@@ -86,7 +86,7 @@ async def run_parts(settings: Settings) -> None:
             )
             metrics.leader.set_function(lambda: standing.acts)
             metrics.figures = lambda: engine.figures() if standing.acts else None
-            metrics.requests_waiting.set_function(lambda: client.limiter.waiting)
+            metrics.requests_waiting.set_function(lambda: client.waiting)
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import Counter
+from contextlib import suppress
 from typing import Any, Self
 
 import aiohttp
@@ -38,11 +40,13 @@ class Server:
         self.status, self.body, self.dies = status, body, dies
         self.headers: dict[str, str] = {}
         self.asked: list[float] = []
+        self.paths: list[str] = []
         self.watches: list[float] = []
-        self.lasts = 0.0
+        self.lasts = self.takes = 0.0
         self.breaks = False
 
-    def request(self, *_: object, **__: object) -> "Server":
+    def request(self, _: str, url: str, **__: object) -> "Server":
+        self.paths.append(url)
         self.asked.append(asyncio.get_running_loop().time() - 1000.0)
         return self
 
@@ -52,6 +56,7 @@ class Server:
         return self
 
     async def __aenter__(self) -> Self:
+        await asyncio.sleep(self.takes)
         if self.dies is not None:
             raise self.dies
         return self
@@ -105,6 +110,35 @@ def test_transient_errors_and_silence_are_retried_for_a_limited_time(method, lea
         assert isinstance(ask(server, method), UnreachableError if dies else ServerError)
         assert len(server.asked) > 3
         assert least <= server.asked[-1] <= most
+
+
+@virtual
+async def test_32_requests_are_sent_at_a_time_and_reports_after_all_others():
+    """Each takes a second, and then fails; some are cancelled while they wait, one in the moment of its turn."""
+    server = Server(dies=aiohttp.ClientConnectionError("no route"))
+    server.takes = 1.0
+    client, begin = make_client(server), asyncio.get_running_loop().time() - 1000.0
+
+    def send(number: int, *, urgent: bool) -> list[asyncio.Task[bytes]]:
+        path = "/others" if urgent else "/reports"
+        return [asyncio.create_task(client.request("GET", path, patience=0.0, urgent=urgent)) for _ in range(number)]
+
+    async def send_one_and_cancel_the_next() -> None:
+        with suppress(UnreachableError):
+            await client.request("GET", "/others", patience=0.0)
+        others[0].cancel()
+
+    first = [asyncio.create_task(send_one_and_cancel_the_next()), *send(31, urgent=True)]
+    await asyncio.sleep(0)
+    reports, others = send(20, urgent=False), send(50, urgent=True)
+    await asyncio.sleep(0.5)
+    assert client.waiting == 70
+    for task in others[-10:]:
+        task.cancel()
+    await asyncio.gather(*first, *reports, *others, return_exceptions=True)
+    sent = [(int(at - begin), path.rpartition("/")[2]) for at, path in zip(server.asked, server.paths, strict=True)]
+    assert Counter(sent) == {(0, "others"): 32, (1, "others"): 32, (2, "others"): 7, (2, "reports"): 20}
+    assert client.waiting == 0
 
 
 EVERY, WRITES = ("GET", "PATCH"), ("POST", "PATCH", "DELETE")

@@ -25,15 +25,8 @@ _WRITE_PATIENCE: Final = 3.0
 #: The status codes of an overloaded or disconnected server, which are retried.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
-#: The concurrent requests at the start, and the most: more connections slow a client down.
-_START: Final = 8.0
-_CEILING: Final = 32.0
-#: The window grows by one with each answer until the first rejection; from then on slowly.  It shrinks by three tenths
-#: after a rejection, and then holds for some seconds.
-_SHRINK: Final = 0.7
-_HOLD: Final = 0.25
-_CLIMB: Final = 0.05
-_FLOOR: Final = 2.0
+#: The most concurrent requests: more connections slow a client down.
+_AT_ONCE: Final = 32
 
 
 #: For about this long after an outage of the API server, what was read from it can be outdated.
@@ -168,65 +161,6 @@ def masked(words: str) -> str:
     return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
 
 
-class AdaptiveLimiter:
-    """The number of concurrent requests: a window that shrinks when the server answers 429, and grows again."""
-
-    # Waiting requests are served in order, so no cluster starves; reports (status, events) wait for all others.
-
-    def __init__(self, elapsed: Callable[[], float], *, window: float = _START) -> None:
-        self._elapsed = elapsed
-        self._window = window
-        self._climb = 1.0
-        self._under_way = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._waiting_to_report: deque[asyncio.Future[None]] = deque()
-        self._throttled_at = float("-inf")
-
-    @asynccontextmanager
-    async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
-        """Hold one place in the window for one request."""
-        if self._waiting or self._waiting_to_report or self._under_way >= int(self._window):
-            turn = asyncio.get_running_loop().create_future()
-            (self._waiting if urgent else self._waiting_to_report).append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._under_way -= 1
-                    self._admit()
-                raise
-        else:
-            self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            self._admit()
-
-    @property
-    def waiting(self) -> int:
-        """The number of waiting requests."""
-        return len(self._waiting) + len(self._waiting_to_report)
-
-    def answered(self) -> None:
-        """Note that the server kept up with a request."""
-        if self._elapsed() - self._throttled_at > _HOLD:
-            self._window = min(_CEILING, self._window + self._climb)
-
-    def throttled(self) -> None:
-        """Note that the server rejected a request because it had too many."""
-        if self._elapsed() - self._throttled_at > _HOLD:
-            self._window = max(_FLOOR, self._window * _SHRINK)
-            self._throttled_at, self._climb = self._elapsed(), _CLIMB
-
-    def _admit(self) -> None:
-        while (queue := self._waiting or self._waiting_to_report) and self._under_way < int(self._window):
-            turn = queue.popleft()
-            if not turn.done():
-                self._under_way += 1
-                turn.set_result(None)
-
-
 def headers_of(method: str) -> dict[str, str]:
     """Return the headers of a request; every patch is a JSON merge patch."""
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -246,7 +180,9 @@ class Client:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.clock = clock
-        self.limiter = AdaptiveLimiter(clock.elapsed)
+        #: The requests that wait for others to end: reports (status, events), and all others.
+        self._turns: tuple[deque[asyncio.Future[None]], ...] = deque(), deque()
+        self._free = _AT_ONCE
         #: Set while no write is in flight.
         self.no_writes = asyncio.Event()
         self.no_writes.set()
@@ -260,6 +196,11 @@ class Client:
     def once(cls, session: aiohttp.ClientSession, server: str) -> "Client":
         """Return a client that sends each request once, for callers with their own timing."""
         return cls(session, server, patience=0.0)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for others to end."""
+        return sum(map(len, self._turns))
 
     async def request(
         self,
@@ -286,7 +227,7 @@ class Client:
         while True:
             try:
                 async with (
-                    self.limiter.slot(urgent=urgent),
+                    self._place(urgent=urgent),
                     self._write() if writes else nullcontext(),
                     self._session.request(method, self._server + path, **options) as response,
                 ):
@@ -298,20 +239,44 @@ class Client:
                 retry_after = ""
             else:
                 if status < 400:
-                    self.limiter.answered()
                     return answer
                 trouble = from_response(status, answer)
                 if method == "POST" and isinstance(trouble, ConflictError):
                     # A create does not have a version: the server had a conflict of its own, over a quota's count.
                     trouble = ServerError(status=status, reason=trouble.reason, message=trouble.message)
-                elif status == 429:
-                    self.limiter.throttled()
-                elif status < 500 or (writes and status not in _TRIED_AGAIN):
+                elif status not in _TRIED_AGAIN and (writes or status < 500):
                     raise trouble
             wait = backoff.next(float(retry_after) if retry_after.isdigit() else 0.0)
             if self.clock.elapsed() + wait > give_up:
                 raise trouble
             await asyncio.sleep(wait)
+
+    @asynccontextmanager
+    async def _place(self, *, urgent: bool) -> AsyncIterator[None]:
+        """Hold one place for a request, in order, so that no cluster starves; reports wait for all others."""
+        if self._free:
+            self._free -= 1
+        else:
+            turn = asyncio.get_running_loop().create_future()
+            self._turns[urgent].append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_on()
+                raise
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while queue := self._turns[True] or self._turns[False]:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[None]:

@@ -89,7 +89,7 @@ def open_session(
     fresh = () if access.account is None else (_FreshCredentials(access.account, access.context),)
     connector = None if lender is None else lender.connector
     if connector is None:
-        # Each watch holds one connection forever; the limiter bounds the number of requests.
+        # Each watch holds one connection forever; the client limits the number of requests.
         tls = access.context or True
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=90, socket_factory=_probed_socket)
     return aiohttp.ClientSession(

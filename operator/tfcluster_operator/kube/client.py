@@ -180,8 +180,9 @@ class Client:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.clock = clock
-        #: The requests that wait for others to end: reports (status, events), and all others.
-        self._turns: tuple[deque[asyncio.Future[None]], ...] = deque(), deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: Reports (status, events) wait for all other requests.
+        self._waiting_to_report: deque[asyncio.Future[None]] = deque()
         self._free = _AT_ONCE
         #: Set while no write is in flight.
         self.no_writes = asyncio.Event()
@@ -200,7 +201,7 @@ class Client:
     @property
     def waiting(self) -> int:
         """The number of requests that wait for others to end."""
-        return sum(map(len, self._turns))
+        return len(self._waiting) + len(self._waiting_to_report)
 
     async def request(
         self,
@@ -253,12 +254,12 @@ class Client:
 
     @asynccontextmanager
     async def _place(self, *, urgent: bool) -> AsyncIterator[None]:
-        """Hold one place for a request, in order, so that no cluster starves; reports wait for all others."""
+        """Hold one place for a request, in order, so that no cluster starves."""
         if self._free:
             self._free -= 1
         else:
             turn = asyncio.get_running_loop().create_future()
-            self._turns[urgent].append(turn)
+            (self._waiting if urgent else self._waiting_to_report).append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
@@ -271,7 +272,7 @@ class Client:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        while queue := self._turns[True] or self._turns[False]:
+        while queue := self._waiting or self._waiting_to_report:
             turn = queue.popleft()
             if not turn.done():
                 turn.set_result(None)

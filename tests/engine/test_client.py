@@ -42,6 +42,8 @@ class Server:
         self.asked: list[float] = []
         self.paths: list[str] = []
         self.watches: list[float] = []
+        #: What a watch shows at its start.
+        self.events: list[bytes] = []
         self.lasts = self.takes = 0.0
         self.breaks = False
 
@@ -69,15 +71,15 @@ class Server:
 
     @property
     def content(self) -> "Server":
-        """A watch without events, for a while."""
+        """A watch that shows its events, and then nothing for a while."""
         return self
 
     async def iter_any(self) -> Any:
+        for event in self.events:
+            yield event + b"\n"
         await asyncio.sleep(self.lasts)
         if self.breaks:
             raise aiohttp.ClientPayloadError("the connection broke")
-        for chunk in ():
-            yield chunk
 
 
 def make_client(server: Server) -> Client:
@@ -205,6 +207,36 @@ def test_watch_that_lasted_is_reopened_immediately():
     server.lasts = 270.0
     inform(server, 1000.0)
     assert [round(at) for at in server.watches] == [0, 270, 540, 810]
+
+
+@pytest.mark.parametrize(
+    ("events", "answered", "stored"),
+    [
+        ([], 7, False),
+        ([], 8, True),
+        ([("ADDED", 8), ("DELETED", 12)], 11, False),
+        ([("ADDED", 8), ("DELETED", 12)], 13, True),
+        ([("BOOKMARK", 12)], 11, False),
+    ],
+)
+@virtual
+async def test_late_answer_to_a_write_does_not_restore_an_object_that_the_watch_has_shown_as_deleted(
+    events, answered, stored
+):
+    """The list is of version 7. Whatever the watch has passed, and is unknown, was deleted."""
+
+    def pod(version: int) -> bytes:
+        about = {"name": "a", "namespace": "here", "uid": "u", "resourceVersion": str(version)}
+        return json.dumps({"metadata": about}).encode()
+
+    server, store = Server(body=_EMPTY), ChildStore(lambda *_: None, lambda: 0.0)
+    server.events = [b'{"type":"%s","object":%s}' % (kind.encode(), pod(version)) for kind, version in events]
+    server.lasts = 60.0
+    running = asyncio.create_task(Informer(make_client(server), KINDS["Pod"], store, None).run())
+    await asyncio.sleep(30.0)
+    store.put(KINDS["Pod"].read(pod(answered)))
+    assert (store.get(("here", "a")) is not None) == stored
+    running.cancel()
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

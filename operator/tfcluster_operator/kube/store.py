@@ -36,8 +36,8 @@ class ChildStore:
         self.changes = 0
         #: The names of the children in each group; see ``group``.
         self._groups: dict[tuple[str, ...], dict[Name, None]] = {}
-        #: Up to which version every change was stored, by the namespace (None: all) that is watched: an unknown object
-        #: of such a version was deleted.
+        #: The version that the watch has reached, by its namespace (None: all): an unknown object that is not newer was
+        #: deleted.
         self.reached: dict[str | None, int] = {}
         #: Why the server does not serve this kind, by the namespace (None: all) that was listed.
         self.lacking: dict[str | None, str] = {}
